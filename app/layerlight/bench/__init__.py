@@ -1,0 +1,1 @@
+"""Measures: each `layerlight bench NAME` is one module with its bounds."""

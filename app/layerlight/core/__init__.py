@@ -1,0 +1,1 @@
+"""Decides: plain values and pure functions. No Qt, no torch."""

@@ -1,0 +1,112 @@
+"""The plan: where every layer rests, where it runs, why, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layerlight.core.device import Budget, Machine
+from layerlight.core.model import Model
+
+DEFAULT_CONTEXT = 4096
+PREFILL_CHUNK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a person asks of a plan beside its limits; the defaults leave the choice to the plan."""
+
+    dtype: str | None = None
+    quantization: str | None = None
+    attention: str = "sdpa"
+    map: tuple[tuple[str, str], ...] = ()
+    """(layer, place) by hand; when given it must name every layer of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One layer's place. `size` is its bytes once loaded, `dtype` what it is loaded in (`nf4`, … when quantised)."""
+
+    layer: str
+    rests_on: str
+    runs_on: str
+    reason: str
+    size: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceUse:
+    """Predicted bytes on one place. `capacity` is what the plan may use there; None when nobody knows."""
+
+    place: str
+    weights: int
+    kv: int
+    working: int
+    margin: int
+    capacity: int | None
+
+    @property
+    def used(self) -> int:
+        return self.weights + self.kv + self.working
+
+    @property
+    def over(self) -> int:
+        """Bytes that do not fit; 0 when they do."""
+        return 0 if self.capacity is None else max(0, self.used - self.capacity)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the plan will cost: bytes per place at the peak, seconds a token in decode, seconds to load."""
+
+    places: tuple[PlaceUse, ...]
+    seconds_per_token: float
+    load_seconds: float
+    seconds_per_layer: tuple[tuple[str, float], ...]
+    calibrated: bool
+    """False when the seconds stand on typical figures, not on this machine's own."""
+
+    def use(self, place: str) -> PlaceUse:
+        return next(use for use in self.places if use.place == place)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A complete answer for one model on one machine. `checked` once the empty model has confirmed names and bytes."""
+
+    model: Model
+    machine: Machine
+    budget: Budget
+    wishes: Wishes
+    dtype: str
+    placements: tuple[Placement, ...]
+    prediction: Prediction
+    prefill_chunk: int = PREFILL_CHUNK
+    checked: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        return self.shortfall == 0
+
+    @property
+    def shortfall(self) -> int:
+        """Bytes that have no place; 0 when all have one."""
+        return sum(use.over for use in self.prediction.places)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Places that hold at least one layer, in the machine's order."""
+        used = {placement.rests_on for placement in self.placements}
+        return tuple(device.id for device in self.machine.devices if device.id in used)
+
+    def device_map(self) -> dict[str, str]:
+        """Layer → place, complete, as transformers' `device_map` takes it."""
+        return {placement.layer: placement.rests_on for placement in self.placements}
+
+    def bytes_on(self, place: str) -> int:
+        """Weight bytes that rest on a place."""
+        return sum(placement.size for placement in self.placements if placement.rests_on == place)
+
+    def placement(self, layer: str) -> Placement:
+        return next(placement for placement in self.placements if placement.layer == layer)

@@ -1,0 +1,1 @@
+"""Does: all torch work, in a process of its own. No Qt."""

@@ -1,0 +1,1 @@
+"""Keeps: chats, measurements and the library on this disk. No Qt, no torch."""

@@ -1,0 +1,1 @@
+"""Shows: the window. PySide6 only, never torch."""
