@@ -1,0 +1,20 @@
+"""Plan → the request an engine can carry out."""
+
+from __future__ import annotations
+
+from layerlight.core.messages import LoadRequest
+from layerlight.core.plan import Plan
+
+
+def load_request(plan: Plan, offload_folder: str | None = None) -> LoadRequest:
+    """The complete request for a plan. `offload_folder` chooses the disk for layers that can't rest in their files."""
+    return LoadRequest(
+        folder=plan.model.folder,
+        placements=plan.placements,
+        dtype=plan.dtype,
+        context=plan.budget.context,
+        quantization=plan.wishes.quantization,
+        attention=plan.wishes.attention,
+        prefill_chunk=plan.prefill_chunk,
+        offload_folder=offload_folder,
+    )
