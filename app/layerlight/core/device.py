@@ -18,7 +18,7 @@ UNITS = {
     "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40,
 }  # fmt: skip
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
-_BIT_UNITS = re.compile(r"[KMGTkmgt]i?b")
+_BIT_UNITS = re.compile(r"[KMGT]i?b")
 LARGEST_SIZE = 2**60
 
 

@@ -1,0 +1,98 @@
+"""Every message survives its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from layerlight.core.device import Budget
+from layerlight.core.errors import OutOfMemory, Stopped
+from layerlight.core.messages import (
+    ChatMessage,
+    DevicesSurveyed,
+    Event,
+    Failed,
+    Failure,
+    LayerActivity,
+    LayerPlaced,
+    LayerRan,
+    LoadRequest,
+    ModelInspected,
+    ModelLoaded,
+    PlacedLayer,
+    PlaceMemory,
+    Planned,
+    QuitRequest,
+    Request,
+    RunFinished,
+    RunResult,
+    StopRequest,
+    SurveyRequest,
+    TextProduced,
+    TextRequest,
+    decode_event,
+    decode_request,
+    encode,
+)
+from layerlight.core.placing import make_plan
+from tests.core.models import dense, machine
+
+PLAN = make_plan(dense(), machine(), Budget(context=128))
+MEMORY = (PlaceMemory("cpu", None, 2**40, 12, peak=13, anonymous=1),)
+
+REQUESTS: tuple[Request, ...] = (
+    SurveyRequest(),
+    StopRequest(),
+    QuitRequest(),
+    LoadRequest("/模型 é 📦", PLAN.placements, "bfloat16", 128, quantization="nf4"),
+    TextRequest((ChatMessage("user", "line\nbreak 🤖 \u2028 \x00"),), seed=2**63 - 1, temperature=0),
+)
+EVENTS: tuple[Event, ...] = (
+    DevicesSurveyed(machine()),
+    ModelInspected(dense()),
+    Planned(PLAN),
+    LayerPlaced(PlacedLayer("model.layers.0", "cpu", "cpu", 3, "bfloat16", mapped=True)),
+    ModelLoaded("/m", 1.5, (), MEMORY),
+    LayerRan(None, (LayerActivity("a", 1, 0.25, bytes_moved=7),)),
+    TextProduced("é", (1, 2)),
+    RunFinished(RunResult("x", (1,), 3, 4, "length", 0.5, None, None, (("a", 0.1),), MEMORY)),
+    Failed(Failure.of(OutOfMemory("m", "h")), "LoadRequest"),
+)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
+def test_requests_survive_their_line(request_: Request) -> None:
+    line = encode(request_)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert decode_request(line) == request_
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda each: type(each).__name__)
+def test_events_survive_their_line(event: Event) -> None:
+    line = encode(event)
+    assert line.count(b"\n") == 1
+    assert decode_event(line) == event
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"hello\n",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"is": "Nothing", "of": {}}',
+        b'{"is": "TextProduced", "of": {"text": 1}}',
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_message_is_refused(line: bytes) -> None:
+    for decode in (decode_event, decode_request):
+        with pytest.raises(ValueError, match="not a message"):
+            decode(line)
+
+
+def test_a_stop_is_no_failure() -> None:
+    assert Failure.of(Stopped()).stopped
+    assert not Failure.of(OutOfMemory("x")).stopped
