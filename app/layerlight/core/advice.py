@@ -1,0 +1,106 @@
+"""A plan in plain words: one verdict, and the change that would make it faster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from layerlight.core.device import CPU, DISK, format_size
+from layerlight.core.errors import BadRequest
+from layerlight.core.model import LayerKind
+from layerlight.core.placing import make_plan, what_would_fit
+from layerlight.core.plan import Placement, Plan, Wishes
+
+WORTH_SAYING = 1.5
+"""A change is offered when it makes a token at least this many times faster: below, the estimates can't tell."""
+
+
+class Verdict(StrEnum):
+    FITS = "fits"
+    SLOW = "slow"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """`words` say what the plan means, `hint` what would be better; `wishes` is that change when there is one."""
+
+    verdict: Verdict
+    words: str
+    hint: str = ""
+    wishes: Wishes | None = None
+
+
+def advise(plan: Plan) -> Advice:
+    """The verdict on a plan, and the quantisation that would be faster where one would."""
+    if not plan.fits:
+        return Advice(
+            Verdict.FAILED, f"It does not fit: {format_size(plan.shortfall)} are missing.", what_would_fit(plan)
+        )
+    pace = format_pace(plan.prediction.seconds_per_token)
+    carried = [placement for placement in plan.placements if placement.rests_on != placement.runs_on and placement.size]
+    if not carried:
+        return _with_faster(plan, Advice(Verdict.FITS, f"{_where(plan)}: {pace}."))
+    return _with_faster(plan, Advice(Verdict.SLOW, f"{_carried(plan, carried)}: {pace}."))
+
+
+def format_pace(seconds: float) -> str:
+    """`about 40 s a token`, `about 0.06 s a token` or `about 25 tokens a second`."""
+    if seconds <= 0:
+        return "at once"
+    if seconds >= 10:
+        return f"about {seconds:.0f} s a token"
+    if seconds >= 0.2:
+        return f"about {seconds:.1f} s a token"
+    return f"about {1 / seconds:.0f} tokens a second"
+
+
+def _where(plan: Plan) -> str:
+    names = [plan.machine.device(place).name for place in plan.places]
+    layers = _count(plan)
+    if plan.places == (CPU,):
+        return f"All {layers} rest in RAM and run on the CPU"
+    if len(names) == 1:
+        return f"All {layers} fit on {names[0]}"
+    return f"All {layers} rest on {' and '.join(names)}: the memory of both, about the speed of one"
+
+
+def _carried(plan: Plan, carried: list[Placement]) -> str:
+    total = sum(1 for layer in plan.model.layers if layer.kind is LayerKind.DECODER)
+    parts = []
+    for place, verb in ((DISK, "read from disk"), (CPU, "carried from RAM")):
+        there = [placement for placement in carried if placement.rests_on == place]
+        if there:
+            decoders = sum(1 for placement in there if _is_decoder(plan, placement))
+            subject = f"{decoders} of {total} layers" if decoders else " and ".join(each.layer for each in there[:2])
+            parts.append(f"{subject} {'are' if decoders != 1 else 'is'} {verb}")
+    return f"{' and '.join(parts)} for every token"
+
+
+def _count(plan: Plan) -> str:
+    return f"{sum(1 for placement in plan.placements if _is_decoder(plan, placement))} layers"
+
+
+def _is_decoder(plan: Plan, placement: Placement) -> bool:
+    return plan.model.layer(placement.layer).kind is LayerKind.DECODER
+
+
+def _with_faster(plan: Plan, advice: Advice) -> Advice:
+    """With the gentlest quantisation that is clearly faster; on a CPU bitsandbytes saves memory, not time."""
+    if plan.wishes.quantization or plan.model.quantization:
+        return advice
+    for quantization, name in (("int8", "8-bit"), ("nf4", "4-bit")):
+        wishes = replace(plan.wishes, quantization=quantization, map=())
+        try:
+            other = make_plan(plan.model, plan.machine, plan.budget, wishes)
+        except BadRequest:
+            continue
+        gain = plan.prediction.seconds_per_token / max(other.prediction.seconds_per_token, 1e-9)
+        if other.fits and CPU not in other.places and gain >= WORTH_SAYING:
+            pace = format_pace(other.prediction.seconds_per_token)
+            return replace(advice, hint=f"In {name}, {_lower(_where(other))}: {pace}.", wishes=wishes)
+    return advice
+
+
+def _lower(words: str) -> str:
+    return words[0].lower() + words[1:]
