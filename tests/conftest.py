@@ -1,0 +1,39 @@
+"""Fixtures that tests of several wings share."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import pytest
+
+from tests.simulated_accelerator import NoCompiler
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture(scope="session")
+def simulator_built() -> None:
+    """Skips where the simulated accelerator can't be built; with CI=true that is a failure instead."""
+    from tests.simulated_accelerator.build import library
+
+    try:
+        library()
+    except NoCompiler as error:
+        if os.environ.get("CI", "").lower() in ("true", "1"):
+            pytest.fail(f"CI must run every test, but {error}")
+        pytest.skip(f"Skipped: {error}")
+
+
+@pytest.fixture
+def simulated(simulator_built: None) -> Iterator[Callable[..., ModuleType]]:
+    """`simulated(devices=[64 << 20], unified=False)` gives `torch.sim` with these devices, until the test ends."""
+    from tests.simulated_accelerator import install
+
+    yield install
+    gc.collect()
+    from tests.simulated_accelerator.backend import uninstall
+
+    uninstall()
