@@ -5,10 +5,14 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 
+import platformdirs
 import pytest
 
+from layerlight.core.errors import DownloadFailed
+from layerlight.core.job import Job
 from tests.simulated_accelerator import NoCompiler
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -37,3 +41,20 @@ def simulated(simulator_built: None) -> Iterator[Callable[..., ModuleType]]:
     from tests.simulated_accelerator.backend import uninstall
 
     uninstall()
+
+
+@pytest.fixture(scope="session")
+def starter_folder() -> Path:
+    """The real starter model, fetched once and kept between runs below LAYERLIGHT_TEST_CACHE or the person's cache.
+
+    Skips where it can't be fetched; with CI=true that is a failure instead.
+    """
+    from layerlight.engine.starter import SMOLLM2, make_starter
+
+    kept = Path(os.environ.get("LAYERLIGHT_TEST_CACHE") or platformdirs.user_cache_path("layerlight-tests"))
+    try:
+        return Path(make_starter(SMOLLM2, kept / "models", kept / "starter", Job(lambda event: None)))
+    except DownloadFailed as failure:
+        if os.environ.get("CI", "").lower() in ("true", "1"):
+            pytest.fail(f"CI must run every test, but {failure}")
+        pytest.skip(f"Skipped: {failure}")

@@ -1,0 +1,1 @@
+"""Stands in for pip in tests: put its folder on PYTHONPATH."""
