@@ -37,10 +37,11 @@ def simulated(simulator_built: None) -> Iterator[Callable[..., ModuleType]]:
     from tests.simulated_accelerator import install
 
     yield install
-    gc.collect()
-    from tests.simulated_accelerator.backend import uninstall
+    from tests.simulated_accelerator import backend
 
-    uninstall()
+    if any(backend.memory_allocated(index) for index in range(backend.device_count())):
+        gc.collect()
+    backend.uninstall()
 
 
 @pytest.fixture(scope="session")

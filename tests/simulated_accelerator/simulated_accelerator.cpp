@@ -255,6 +255,8 @@ bool on_sim(const at::Tensor& t) { return t.defined() && t.is_privateuseone(); }
 at::Tensor over(const c10::Storage& storage, const at::Tensor& like, c10::DispatchKey key) {
   auto made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), like.dtype());
   made.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+  if (like.is_conj()) made._set_conj(true);
+  if (like.is_neg()) made._set_neg(true);
   if (like.unsafeGetTensorImpl()->is_wrapped_number()) made.unsafeGetTensorImpl()->set_wrapped_number(true);
   return made;
 }
@@ -478,11 +480,17 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_", set_nothing);
   m.impl("record_stream", record_stream);
   m.impl("_local_scalar_dense", read_scalar);
-  // As one kernel, like a real accelerator's: the scores of the whole context are never device memory.
-  m.impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&run_on_alias>());
+  // The first two have a generic form, whose last bits differ from the CPU's kernel; convolutions have none. Attention is
+  // one kernel, like a real accelerator's: the scores of the whole context are never device memory.
+  for (const char* name : {"native_layer_norm", "native_group_norm", "convolution", "convolution_backward", "scaled_dot_product_attention"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_alias>());
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_alias>()); }
+
+// copy_ leaves lazy conjugation and negation to the copy itself; resolving them first would copy, and so never end.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
 extern "C" {
 

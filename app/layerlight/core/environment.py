@@ -15,7 +15,7 @@ OFFLINE = {
 """Layerlight runs what is in the folder: no library asks a network for anything."""
 
 TUNING = {
-    "OMP_WAIT_POLICY": "PASSIVE",  # else GNU OpenMP spins at barriers: beside a busy window a token took ten times as long
+    "OMP_WAIT_POLICY": "PASSIVE",  # GNU OpenMP spins at barriers: ten times slower beside a busy window
     "KMP_BLOCKTIME": "0",  # the same for the OpenMP of macOS and Windows builds
     "TOKENIZERS_PARALLELISM": "false",  # else tokenizers warns about every fork
 }
