@@ -8,9 +8,11 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 HEARTBEAT_SECONDS = 10.0
 KEPT_LINES = 60
+ACTIVITY_WIDTH = 68
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ def run_command(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Ou
     except OSError as error:
         return Outcome(127, (str(error),))
     lines: deque[str] = deque(maxlen=KEPT_LINES)
-    reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
+    reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
     reader.start()
     try:
         _watch(process, lines)
@@ -48,10 +50,11 @@ def run_command(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Ou
     return Outcome(process.returncode, tuple(line for line in lines if not line.startswith("Progress ")))
 
 
-def _read(process: "subprocess.Popen[str]", lines: "deque[str]") -> None:
-    for line in process.stdout or ():
-        if line.strip():
-            lines.append(line.rstrip())
+def _read(output: IO[str], lines: "deque[str]") -> None:
+    with output:
+        for line in output:
+            if line.strip():
+                lines.append(line.rstrip())
 
 
 def _watch(process: "subprocess.Popen[str]", lines: "deque[str]") -> None:
@@ -64,10 +67,10 @@ def _watch(process: "subprocess.Popen[str]", lines: "deque[str]") -> None:
             process.wait(timeout=pause)
         except subprocess.TimeoutExpired:
             words = f"  {time.monotonic() - start:4.0f} s  {activity(tuple(lines))}"
-            print(f"\r{words[:78]:<78}" if live else words, end="" if live else "\n", file=sys.stderr, flush=True)
+            print(f"\r{words[:100]:<100}" if live else words, end="" if live else "\n", file=sys.stderr, flush=True)
         else:
             if live:
-                print(f"\r{'':<78}\r", end="", file=sys.stderr, flush=True)
+                print(f"\r{'':<100}\r", end="", file=sys.stderr, flush=True)
             return
 
 
@@ -76,7 +79,9 @@ def activity(lines: Sequence[str]) -> str:
     if not lines:
         return "working"
     progress = re.fullmatch(r"Progress (\d+) of (\d+)", lines[-1].strip())
-    words = next((line.strip() for line in reversed(lines) if not line.startswith("Progress ")), "working")
+    said = (line.strip() for line in reversed(lines) if not line.startswith(("Progress ", "WARNING")))
+    words = next(said, "working")
+    words = words if len(words) <= ACTIVITY_WIDTH else words[: ACTIVITY_WIDTH - 1] + "…"
     if progress:
         done, total = (int(number) / 1e6 for number in progress.groups())
         return f"{words} - {done:.0f} of {total:.0f} MB"
@@ -92,12 +97,13 @@ def likely_cause(tail: Sequence[str]) -> str:
     return ""
 
 
+NO_NETWORK = "The network could not be reached. Check the connection or the proxy, then run the same command again."
 _CAUSES = (
     (r"no space left|errno 28", "The disk is full. Free some space, then run the same command again."),
     (
         r"name or service not known|name resolution|getaddrinfo|failed to resolve|could not resolve|newconnectionerror"
         r"|network is unreachable|connection refused|timed out|max retries",
-        "The network could not be reached. Check the connection or the proxy, then run the same command again.",
+        NO_NETWORK,
     ),
     (
         r"certificate verify failed|ssl",

@@ -126,9 +126,9 @@ class Environment:
             build = torch_build.choose_torch_build(torch_build.read_facts(), choice)
         except torch_build.NoTorchBuild as error:
             raise StepFailed(str(error)) from error
-        self.say(f"  {build.requirement}" + (f". {build.note}" if build.note else ""))
+        self.say(f"  {build.words}" + (f" {build.note}" if build.note else ""))
         self._check_disk(build)
-        for attempt in torch_build.attempts(build):
+        for number, attempt in enumerate(torch_build.attempts(build)):
             if attempt.words:
                 self.say(f"  {attempt.words}")
             outcome = self.pip(*attempt.arguments)
@@ -136,6 +136,8 @@ class Environment:
                 if wish:
                     self.ledger.record("torch wish", wish)
                 return
+            if number == 0 and command.likely_cause(outcome.tail) == command.NO_NETWORK:
+                break  # not even the usual index answers: the other ways would only say the same, minutes later
         raise StepFailed(last_lines(outcome), command.likely_cause(outcome.tail))
 
     def _check_disk(self, build: torch_build.TorchBuild) -> None:
@@ -188,7 +190,8 @@ def fingerprint(*files: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def last_lines(outcome: command.Outcome, count: int = 12) -> str:
-    """What a failed command said last, indented."""
+def last_lines(outcome: command.Outcome) -> str:
+    """What a failed command said last, indented; little of it where the cause is known anyway."""
+    count = 3 if command.likely_cause(outcome.tail) else 12
     lines = [f"\n    {line}" for line in outcome.tail[-count:]]
     return f"it ended with exit code {outcome.code}." + "".join(lines)

@@ -63,6 +63,12 @@ class TorchBuild:
         return f"torch=={TORCH_VERSION}+{self.label}" if self.label else f"torch=={TORCH_VERSION}"
 
     @property
+    def words(self) -> str:
+        """The build named for people."""
+        kind = f"CUDA {self.label[2:4]}" if self.name == "cuda" else self.name.upper()
+        return f"This machine gets torch's {kind} build." if self.label else "This machine gets torch's usual build."
+
+    @property
     def needs_gib(self) -> float:
         """Disk the whole set-up takes, in GiB, with room for the downloads."""
         return 2.5 if self.name == "cpu" or not self.label else 12.0
