@@ -1,6 +1,9 @@
 """The choice of torch's build, over a table of machines."""
 
+import subprocess
+
 import pytest
+import torch_build
 from torch_build import (
     TORCH_INDEX,
     NoTorchBuild,
@@ -147,3 +150,14 @@ def test_reading_this_machine_never_raises() -> None:
     facts = read_facts()
     assert facts.system
     assert facts.machine
+
+
+@pytest.mark.parametrize("failure", [OSError("no driver"), subprocess.TimeoutExpired("nvidia-smi", 20)])
+def test_an_nvidia_smi_that_fails_or_hangs_claims_nothing(monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
+    """H15: a broken GPU probe must not end the set-up."""
+
+    def run(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert torch_build._ask_nvidia() == (None, None)
