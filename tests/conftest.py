@@ -13,9 +13,10 @@ import pytest
 
 from layerlight.core.errors import DownloadFailed
 from layerlight.core.job import Job
+from layerlight.core.environment import engine_environment
 from tests.simulated_accelerator import NoCompiler
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.update(engine_environment(os.environ))  # before any test imports torch, as the engine process does
 
 
 @pytest.fixture(scope="session")
