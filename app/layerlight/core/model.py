@@ -31,6 +31,7 @@ class LayerKind(StrEnum):
 
 DTYPE_SIZES = {
     "float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2,
+    "complex64": 8, "uint64": 8, "uint32": 4, "uint16": 2, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "uint8": 1, "bool": 1, "float4_e2m1fn_x2": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
 """Bytes per element by torch's dtype names."""
@@ -126,6 +127,12 @@ class Model:
     problems: tuple[str, ...] = ()
     """Why it can't be run, in words; empty when it can."""
     notes: tuple[str, ...] = ()
+    hint: str = ""
+    """What to do about the first problem."""
+    pickled: bool = False
+    """True when the weights are pickles, which only the safe reader may open."""
+    tokenizer_problem: str = ""
+    """The one of `problems` that is about the tokenizer: it keeps the model from answering, not from being planned."""
 
     @property
     def size(self) -> int:
