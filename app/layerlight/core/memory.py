@@ -78,7 +78,7 @@ def working_bytes(shape: TextShape, context: int, dtype: str, attention: str, ch
     scores = shape.heads * tokens * context
     match attention:
         case "eager":
-            seen = scores * (2 * width + 4)
+            seen = scores * (width + 8)
         case _:
             seen = 0
     growth = 4 * context * shape.key_value_heads * shape.head_dim * width
