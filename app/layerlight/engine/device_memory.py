@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
