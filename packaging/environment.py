@@ -105,7 +105,7 @@ class Environment:
     def _provide_venv(self) -> None:
         if all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
             return
-        words = system_libraries.provide(["ensurepip"], "This Python can't make environments")
+        words = system_libraries.provide(["ensurepip"], "To make environments, this Python lacks")
         if words:
             raise StepFailed(words, "Then run the same command again.")
 
@@ -127,10 +127,11 @@ class Environment:
         except torch_build.NoTorchBuild as error:
             raise StepFailed(str(error)) from error
         self.say(f"  {build.words}" + (f" {build.note}" if build.note else ""))
-        self._check_disk(build)
+        self._check_disk(build.name, build.needs_gib)
         for number, attempt in enumerate(torch_build.attempts(build)):
             if attempt.words:
                 self.say(f"  {attempt.words}")
+                self._check_disk("usual", torch_build.GPU_BUILD_GIB)
             outcome = self.pip(*attempt.arguments)
             if outcome.code == 0:
                 if wish:
@@ -140,12 +141,12 @@ class Environment:
                 break  # not even the usual index answers: the other ways would only say the same, minutes later
         raise StepFailed(last_lines(outcome), command.likely_cause(outcome.tail))
 
-    def _check_disk(self, build: torch_build.TorchBuild) -> None:
+    def _check_disk(self, name: str, gib: float) -> None:
         free = shutil.disk_usage(self.folder).free / 2**30
-        if free < build.needs_gib and not (self.site_packages / "torch").exists():
+        if free < gib and not (self.site_packages / "torch").exists():
             raise StepFailed(
-                f"the disk with {self.folder} has {free:.1f} GiB free, and the {build.name} build needs about "
-                f"{build.needs_gib:.1f} GiB with its libraries",
+                f"the disk with {self.folder} has {free:.1f} GiB free, and the {name} build needs about "
+                f"{gib:.1f} GiB with its libraries",
                 "Free some space, then run the same command again.",
             )
 

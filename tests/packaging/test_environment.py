@@ -47,7 +47,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
     monkeypatch.setattr(torch_build, "read_facts", lambda: LINUX)
     monkeypatch.setattr(system_libraries, "missing_for", lambda files: ())
     monkeypatch.setattr(system_libraries, "missing_for_tests", lambda: ())
-    monkeypatch.setattr(Environment, "_check_disk", lambda self, build: None)
+    monkeypatch.setattr(Environment, "_check_disk", lambda self, name, gib: None)
     monkeypatch.setattr(Environment, "_is_sound", lambda self: False)
     return fake
 
@@ -213,4 +213,4 @@ def test_a_disk_too_small_is_said_before_the_download(tmp_path: Path, monkeypatc
     usage = SimpleNamespace(free=1 << 30)
     monkeypatch.setattr(environment.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(StepFailed, match=r"1\.0 GiB free"):
-        Environment(tmp_path, print)._check_disk(torch_build.TorchBuild("cpu", "cpu"))
+        Environment(tmp_path, print)._check_disk("cpu", torch_build.CPU_BUILD_GIB)
