@@ -53,8 +53,8 @@ TEXT_ONLY = frozenset({"qwen3_5", "qwen3_5_moe", "llama4", "mllama", "qwen4_exp"
 
 _WITHOUT_ROTARY = """
 bart biogpt bloom cpmant ctrl falcon_mamba gpt-sw3 gpt2 gpt_bigcode gpt_neo glm5_next granitemoehybrid
-inkling2_loop_text inkling2_text inkling_text jamba kimi_linear mamba mamba2 moshi mpt nemotron_h openai-gpt opt recurrent_gemma rwkv xglm
-xlm xlnet xlstm zamba zamba2
+inkling2_loop_text inkling2_text inkling_text jamba kimi_linear mamba mamba2 moshi mpt nemotron_h openai-gpt opt
+recurrent_gemma rwkv xglm xlm xlnet xlstm zamba zamba2
 """
 _NO_ROTARY = frozenset(_WITHOUT_ROTARY.split())
 _BUFFERS = {
