@@ -148,6 +148,8 @@ class LoadProgressed:
     layers_done: int
     layers_total: int
     seconds_left: float | None = None
+    layer: str = ""
+    """The layer whose weights are being read now; empty between layers."""
 
 
 @dataclass(frozen=True, slots=True)

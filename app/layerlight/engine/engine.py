@@ -1,0 +1,167 @@
+"""TorchEngine: owns the one loaded model; surveys, loads, answers and unloads."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+from layerlight.core.errors import BadRequest, LayerlightError
+from layerlight.core.job import Job
+from layerlight.core.messages import (
+    DevicesSurveyed,
+    Event,
+    LayerPlaced,
+    LoadRequest,
+    LoadStarted,
+    MemoryMeasured,
+    ModelLoaded,
+    ModelUnloaded,
+    PlaceMemory,
+    RunFinished,
+    StarterRequest,
+    SurveyRequest,
+    TextRequest,
+    UnloadRequest,
+)
+from layerlight.engine.checking import check
+from layerlight.engine.device_memory import measure_memory, reset_peaks
+from layerlight.engine.loading import LoadedModel, load_model
+from layerlight.engine.logs import quiet_libraries
+from layerlight.engine.quantizing import require_quantization
+from layerlight.engine.returning import give_back
+from layerlight.engine.survey import survey_machine
+from layerlight.engine.text import answer
+
+log = logging.getLogger(__name__)
+
+MEASURING_INTERVAL = 0.5
+"""Seconds between two looks at memory while a job runs."""
+
+
+class TorchEngine:
+    """One model at a time, one call at a time, all from one thread.
+
+    After any failure what `loaded` says is true: a refused request leaves the model before it in place, a failed or
+    cancelled load leaves nothing.
+    """
+
+    def __init__(self) -> None:
+        quiet_libraries()
+        self.loaded: LoadedModel | None = None
+        self._measured_at = 0.0
+
+    def survey(self, job: Job) -> None:
+        """Finds the devices; answered by DevicesSurveyed."""
+        job.emit(DevicesSurveyed(survey_machine()))
+
+    def load(self, request: LoadRequest, job: Job) -> None:
+        """Loads as planned, in place of the model that was there. What can be refused is refused before that one goes.
+
+        Raises MapMismatch, NotAModel or BadRequest with nothing changed; BrokenModel, LoadFailed, OutOfMemory or
+        Stopped with no model loaded.
+        """
+        started = time.monotonic()
+        if request.quantization:
+            require_quantization(request.quantization, {placement.rests_on for placement in request.placements})
+        checked = check(request)
+        job.emit(checked.checked)
+        job.check()
+        self._drop()
+        reset_peaks()
+        sizes = dict(checked.checked.layers)
+        job.emit(LoadStarted(request.folder, sum(sizes.values()), len(sizes)))
+        try:
+            loaded = load_model(request, checked, self._measuring(job))
+        except LayerlightError:
+            del checked
+            give_back({place for each in request.placements for place in (each.rests_on, each.runs_on)})
+            raise
+        self.loaded = loaded
+        give_back(loaded.places)
+        for placed in loaded.placed:
+            job.emit(LayerPlaced(placed))
+        job.emit(ModelLoaded(request.folder, time.monotonic() - started, loaded.placed, self.memory()))
+
+    def generate(self, request: TextRequest, job: Job) -> None:
+        """Answers with the loaded model; a stop ends it with RunFinished and what was written so far.
+
+        Raises BadRequest when no model is loaded, and what `text.answer` raises.
+        """
+        if self.loaded is None:
+            raise BadRequest("No model is loaded.", hint="Load one first.")
+        result = answer(request, self.loaded, self._measuring(job))
+        job.emit(RunFinished(replace(result, memory=self.memory())))
+
+    def unload(self, job: Job) -> None:
+        """Drops the model and measures what came back; without one nothing is lost."""
+        before = self.memory()
+        self._drop()
+        after = self.memory()
+        job.emit(ModelUnloaded(after, _returned(before, after)))
+
+    def fetch_starter(self, request: StarterRequest, job: Job) -> None:
+        """Fetches a starter model; see engine/starter.py."""
+        from layerlight.engine.starter import fetch_starter
+
+        fetch_starter(request, job)
+
+    def memory(self) -> tuple[PlaceMemory, ...]:
+        """Bytes on each place now, measured."""
+        return measure_memory(self.loaded.placed if self.loaded else ())
+
+    def close(self) -> None:
+        """Leaves no file behind; memory goes with the process."""
+        loaded, self.loaded = self.loaded, None
+        if loaded is not None:
+            loaded.drop()
+
+    def carry_out(
+        self, request: SurveyRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest, job: Job
+    ) -> None:
+        """Whichever method answers this request."""
+        match request:
+            case SurveyRequest():
+                self.survey(job)
+            case LoadRequest():
+                self.load(request, job)
+            case TextRequest():
+                self.generate(request, job)
+            case UnloadRequest():
+                self.unload(job)
+            case StarterRequest():
+                self.fetch_starter(request, job)
+
+    def _drop(self) -> None:
+        loaded, self.loaded = self.loaded, None
+        if loaded is None:
+            return
+        places = loaded.places
+        loaded.drop()
+        del loaded
+        give_back(places)
+
+    def _measuring(self, job: Job) -> Job:
+        """The same job; its events are followed by a look at memory now and then."""
+
+        def emit(event: Event) -> None:
+            job.emit(event)
+            self._measure_now_and_then(job)
+
+        return Job(emit, job.stop)
+
+    def _measure_now_and_then(self, job: Job) -> None:
+        now = time.monotonic()
+        if now - self._measured_at >= MEASURING_INTERVAL:
+            self._measured_at = now
+            job.emit(MemoryMeasured(self.memory()))
+
+
+def _returned(before: tuple[PlaceMemory, ...], after: tuple[PlaceMemory, ...]) -> tuple[tuple[str, int], ...]:
+    """(place, bytes) the process held before and holds no more."""
+    held = {each.place: each.process for each in after}
+    return tuple(
+        (each.place, each.process - now)
+        for each in before
+        if each.process is not None and (now := held.get(each.place)) is not None and each.process > now
+    )

@@ -1,0 +1,68 @@
+"""Views of files in this process's memory, as Linux lists them."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAPS = Path("/proc/self/maps")
+_DROP_FROM_MEMORY = 4
+"""MADV_DONTNEED: a clean page of a private file view goes; reading it again brings it back from the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """Addresses `start` to `end` show the file at `path`."""
+
+    start: int
+    end: int
+    path: str
+
+
+class FileViews:
+    """All views of regular files at one moment; empty where the system does not tell."""
+
+    def __init__(self) -> None:
+        self._views = _read()
+        self._starts = [view.start for view in self._views]
+
+    def at(self, address: int) -> FileView | None:
+        """The view that holds this address, or None."""
+        index = bisect.bisect_right(self._starts, address) - 1
+        if index >= 0 and address < self._views[index].end:
+            return self._views[index]
+        return None
+
+    def below(self, folder: Path) -> tuple[FileView, ...]:
+        """Views of files in `folder`."""
+        inside = str(folder.resolve()) + "/"
+        return tuple(view for view in self._views if view.path.startswith(inside))
+
+
+def release(folder: Path) -> None:
+    """Lets the pages of weight files below `folder` go from this process's memory.
+
+    What was read from them has been copied by then; what was not is read again on demand. Without it a load that
+    casts would hold the whole source beside the result.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    for view in FileViews().below(folder):
+        if view.path.endswith(".safetensors"):
+            libc.madvise(ctypes.c_void_p(view.start), ctypes.c_size_t(view.end - view.start), _DROP_FROM_MEMORY)
+
+
+def _read() -> list[FileView]:
+    if sys.platform != "linux":
+        return []
+    views = []
+    for line in _MAPS.read_text(errors="surrogateescape").splitlines():
+        parts = line.split(maxsplit=5)
+        if len(parts) == 6 and parts[4] != "0":
+            start, _, end = parts[0].partition("-")
+            views.append(FileView(int(start, 16), int(end, 16), parts[5].removesuffix(" (deleted)")))
+    return views

@@ -1,0 +1,305 @@
+"""Request → live model, through transformers and accelerate, each layer where the plan wants it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from layerlight.core.errors import BrokenModel, LayerlightError, LoadFailed, Stopped
+from layerlight.core.folders import own_folders
+from layerlight.core.job import Job
+from layerlight.core.messages import LoadRequest, PlacedLayer
+from layerlight.core.safetensors_header import read_safetensors_header
+from layerlight.core.weight_files import find_weight_files
+from layerlight.engine import file_pages
+from layerlight.engine.checking import CheckedModel, torch_dtype
+from layerlight.engine.failures import loading_failure
+from layerlight.engine.offload_folder import OffloadFolder
+from layerlight.engine.places import offloaded, place_name, placed_layers
+from layerlight.engine.progress import LoadProgress, reported_by
+from layerlight.engine.quantizing import bitsandbytes_config, quiet_bitsandbytes
+from layerlight.engine.streaming import Carried, carry_counted
+
+log = logging.getLogger(__name__)
+
+RELEASE_EVERY = 64 * 2**20
+"""Bytes loaded between two releases of source pages."""
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """A live model with all that belongs to it. `placed` was measured, `carried` counts weights brought for passes."""
+
+    request: LoadRequest
+    model: Any
+    tokenizer: Any
+    placed: tuple[PlacedLayer, ...]
+    carried: dict[str, Carried]
+    offload: OffloadFolder | None = None
+    config: Any = None
+    places: tuple[str, ...] = field(default=())
+
+    def drop(self) -> None:
+        """Lets go of weights and of the offload folder."""
+        self.model = self.tokenizer = None
+        self.carried = {}
+        if self.offload is not None:
+            self.offload.remove()
+            self.offload = None
+
+
+def load_model(request: LoadRequest, checked: CheckedModel, job: Job) -> LoadedModel:
+    """Loads what was checked. Raises Stopped between two parameters when asked to stop, else a LayerlightError.
+
+    What a failure leaves behind is only garbage: the caller collects it.
+    """
+    name = Path(request.folder).name
+    sizes = dict(checked.checked.layers)
+    resaved = _resaved_bytes(request, checked)
+    progress = LoadProgress(job, sizes, checked.entry_layers, _page_releaser(request))
+    offload = _offload_folder(request, resaved)
+    failure: LayerlightError
+    model: Any = None
+    try:
+        progress.tell("Reading the tokenizer")
+        tokenizer = load_tokenizer(request.folder)
+        job.check()
+        model = _load(request, checked, progress, offload)
+        progress.finish("Looking where everything is")
+        carried = _settle_places(model, request, checked)
+        placed = placed_layers(model, tuple(sizes))
+        quiet_bitsandbytes()
+        used = tuple(dict.fromkeys(each for layer in placed for each in (layer.rests_on, layer.runs_on)))
+        return LoadedModel(request, model, tokenizer, placed, carried, offload, checked.config, used)
+    except Stopped:
+        failure = Stopped()
+    except Exception as error:
+        log.exception("loading %s failed", request.folder)
+        failure = loading_failure(error, name).with_traceback(None)
+    model = None
+    if offload is not None:
+        offload.remove()
+    raise failure
+
+
+def load_tokenizer(folder: str) -> Any:
+    """The folder's tokenizer; no code of the folder is run. Raises BrokenModel when there is none."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:
+        log.exception("no tokenizer in %s", folder)
+        words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    raise BrokenModel(
+        f"{Path(folder).name} has no tokenizer that can be read: {words[:200]}",
+        hint="Add the model's tokenizer files (tokenizer.json, tokenizer_config.json).",
+    )
+
+
+def _load(request: LoadRequest, checked: CheckedModel, progress: LoadProgress, offload: OffloadFolder | None) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    dtype = torch_dtype(request.dtype)
+    options: dict[str, Any] = {}
+    if request.quantization:
+        options["quantization_config"] = bitsandbytes_config(request.quantization, dtype)
+    progress.tell("Opening the weight files")
+    with reported_by(progress), _one_at_a_time(_converts(request, checked)):
+        model, told = AutoModelForCausalLM.from_pretrained(
+            request.folder,
+            config=checked.config,
+            dtype=dtype,
+            device_map=dict(checked.device_map),
+            offload_folder=str(offload.path) if offload else None,
+            attn_implementation=request.attention,
+            trust_remote_code=False,
+            local_files_only=True,
+            weights_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **options,
+        )
+    _refuse_surprises(told, Path(request.folder).name)
+    model.eval()
+    model.generation_config = _neutral(model.generation_config)
+    return model
+
+
+def _neutral(generation_config: Any) -> Any:
+    """Only the special tokens of a model's own settings: a request says all the rest, so that it can be repeated."""
+    from transformers import GenerationConfig
+
+    return GenerationConfig(
+        bos_token_id=generation_config.bos_token_id,
+        eos_token_id=generation_config.eos_token_id,
+        pad_token_id=generation_config.pad_token_id,
+    )
+
+
+def _refuse_surprises(told: dict[str, Any], name: str) -> None:
+    """Raises BrokenModel for weights that are missing, misshapen or unknown: never a silently random layer.
+
+    transformers has already taken out what it knows to be harmless (old rotary buffers and the like). Misshapen ones
+    are asked for by `ignore_mismatched_sizes`, because otherwise their names would only be in the log.
+    """
+    missing = sorted(told["missing_keys"])
+    misshapen = sorted(told["mismatched_keys"])
+    unexpected = sorted(told["unexpected_keys"])
+    parts = []
+    if missing:
+        parts.append(f"{_some(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    if misshapen:
+        shapes = [
+            f"{key} ({_shape(found)} in the file, {_shape(wanted)} in the model)" for key, found, wanted in misshapen
+        ]
+        parts.append(f"{_some(shapes)} {'has' if len(misshapen) == 1 else 'have'} the wrong shape")
+    if unexpected:
+        parts.append(f"{_some(unexpected)} {'is' if len(unexpected) == 1 else 'are'} not part of the model")
+    if parts:
+        raise BrokenModel(
+            f"The weight files of {name} do not match its config.json: {'; '.join(parts)}.",
+            hint="Download the model again, or check that config.json belongs to these weights.",
+        )
+    if told.get("error_msgs"):
+        raise LoadFailed(f"{name} could not be loaded: {told['error_msgs'][0]}")
+
+
+# -- where things come to rest ---------------------------------------------------------------------------------------
+
+
+def _settle_places(model: Any, request: LoadRequest, checked: CheckedModel) -> dict[str, Carried]:
+    _run_on_main(model, checked)
+    return carry_counted(model, tuple(placement.layer for placement in request.placements))
+
+
+def _run_on_main(model: Any, checked: CheckedModel) -> None:
+    """Makes layers that rest in RAM or on disk run on the plan's device.
+
+    from_pretrained lets accelerate take the first of a *set* of accelerators, whose order changes from process to
+    process; where it took another one, the model is dispatched again, weights staying where they are.
+    """
+    hook = getattr(model, "_hf_hook", None)
+    if hook is None or place_name(hook.execution_device) == place_name(checked.main):
+        return
+    from accelerate import dispatch_model
+    from accelerate.hooks import remove_hook_from_submodules
+
+    loader = next(
+        (found for inner in model.modules() if (found := offloaded(getattr(inner, "_hf_hook", None))) is not None), None
+    )
+    remove_hook_from_submodules(model)
+    model.tie_weights()
+    dispatch_model(
+        model,
+        dict(checked.device_map),
+        main_device=torch.device(checked.main),
+        offload_index=dict(loader.index) if loader is not None and loader.index else None,
+        skip_keys=model._skip_keys_device_placement,
+    )
+
+
+# -- memory and disk while loading -----------------------------------------------------------------------------------
+
+
+def _page_releaser(request: LoadRequest) -> Any:
+    folder = Path(request.folder)
+    released = 0
+
+    def after(done: int) -> None:
+        nonlocal released
+        if done - released >= RELEASE_EVERY:
+            released = done
+            file_pages.release(folder)
+
+    return after
+
+
+def _converts(request: LoadRequest, checked: CheckedModel) -> bool:
+    """Whether tensors are merged or cut while loading, as fused experts are."""
+    return bool(_absent_from_files(request, checked))
+
+
+@contextmanager
+def _one_at_a_time(needed: bool) -> Iterator[None]:
+    """While it lasts, tensors are read when they are needed.
+
+    transformers otherwise reads ahead in threads, and merging experts is slower than reading: the whole model would
+    lie in memory in pieces beside the merged one.
+    """
+    name = "HF_DEACTIVATE_ASYNC_LOAD"
+    before = os.environ.get(name)
+    if needed:
+        os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if needed and before is None:
+            del os.environ[name]
+        elif before is not None:
+            os.environ[name] = before
+
+
+def _offload_folder(request: LoadRequest, resaved: int) -> OffloadFolder | None:
+    """A folder for layers on disk; None when none rests there."""
+    if all(placement.rests_on != "disk" for placement in request.placements):
+        return None
+    root = Path(request.offload_folder) if request.offload_folder else own_folders().offload
+    folder = OffloadFolder(root)
+    try:
+        folder.require_room(resaved)
+    except LayerlightError:
+        folder.remove()
+        raise
+    return folder
+
+
+def _resaved_bytes(request: LoadRequest, checked: CheckedModel) -> int:
+    """Bytes that layers on disk need in the offload folder: what is not in a safetensors file under its own name."""
+    on_disk = {placement.layer for placement in request.placements if placement.rests_on == "disk"}
+    absent = _absent_from_files(request, checked)
+    return sum(
+        parameter.numel() * parameter.element_size()
+        for name, parameter in checked.model.named_parameters()
+        if name in absent and checked.entry_layers.get(name) in on_disk
+    )
+
+
+def _absent_from_files(request: LoadRequest, checked: CheckedModel) -> set[str]:
+    """Parameters that no safetensors file holds under their own name, prefixed by the base model or not."""
+    held = _names_in_files(Path(request.folder), checked.config)
+    prefix = f"{checked.model.base_model_prefix}."
+    known = held | {prefix + name for name in held} | {name.removeprefix(prefix) for name in held}
+    tied = set(getattr(checked.model, "all_tied_weights_keys", None) or {})
+    return {name for name, _ in checked.model.named_parameters()} - known - tied
+
+
+def _names_in_files(folder: Path, config: Any) -> set[str]:
+    """Names of the tensors that a load would open, whole files checked; empty for pickles, which have no header.
+
+    Raises BrokenModel when a file is missing or cut short, before any memory is taken.
+    """
+    named = {"transformers_weights": getattr(config, "transformers_weights", None)}
+    weights = find_weight_files(folder, frozenset(os.listdir(folder)), named)
+    for problem, hint in weights.problems:
+        raise BrokenModel(problem, hint=hint)
+    if weights.pickled:
+        return set()
+    return {tensor.name for file in weights.files for tensor in read_safetensors_header(folder / file, file)}
+
+
+def _shape(lengths: Any) -> str:
+    return "×".join(str(length) for length in re.findall(r"\d+", str(lengths))) or "scalar"
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,100 @@
+"""bitsandbytes while loading: its settings, whether it runs here, and which modules stay as they are."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import Any
+
+import torch
+
+from layerlight.core.errors import BadRequest
+
+FOUR_BIT = ("nf4", "fp4")
+
+
+def bitsandbytes_config(quantization: str, dtype: torch.dtype) -> Any:
+    """transformers' settings for `nf4`, `fp4` or `int8`, computing in `dtype`."""
+    from transformers import BitsAndBytesConfig
+
+    if quantization in FOUR_BIT:
+        return BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type=quantization,
+            bnb_4bit_compute_dtype=dtype,
+            bnb_4bit_use_double_quant=False,
+        )
+    return BitsAndBytesConfig(load_in_8bit=True)
+
+
+def require_quantization(quantization: str, places: set[str]) -> None:
+    """Raises BadRequest unless bitsandbytes really runs this format on every one of `places`.
+
+    It never mixes RAM with accelerators and never leaves a layer on disk.
+    """
+    if "disk" in places or ("cpu" in places and len(places) > 1):
+        raise BadRequest(
+            f"{quantization} needs all layers in RAM, or all on accelerators; "
+            f"this plan uses {', '.join(sorted(places))}.",
+            hint="Load it without quantisation, or give one kind of place enough room.",
+        )
+    for place in sorted(places):
+        trouble = _probe(quantization, place)
+        if trouble:
+            raise BadRequest(
+                f"{quantization} does not run on {place} here: {trouble}", hint="Load the model without quantisation."
+            )
+
+
+@cache
+def _probe(quantization: str, place: str) -> str:
+    """Quantises and multiplies one small matrix there; empty when that works, else why not."""
+    try:
+        import bitsandbytes
+
+        quiet_bitsandbytes()
+        if quantization in FOUR_BIT:
+            layer = bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.float32, quant_type=quantization)
+        else:
+            layer = bitsandbytes.nn.Linear8bitLt(64, 64, bias=False, has_fp16_weights=False)
+        layer = layer.to(place)
+        with torch.inference_mode():
+            result = layer(torch.ones(1, 64, device=place, dtype=torch.float32))
+        return "" if bool(torch.isfinite(result).all()) else "its result is not a number."
+    except Exception as error:  # noqa: BLE001 - a probe: whatever it raises is the answer
+        return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def quiet_bitsandbytes() -> None:
+    """Stops `inputs will be cast from bfloat16 to float16`, which is logged for every call of every layer."""
+    logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
+
+
+def quantize_empty(model: Any, quantization: str, dtype: torch.dtype) -> None:
+    """Replaces modules of an empty model as a load would, without touching weights."""
+    from transformers.quantizers import AutoHfQuantizer
+
+    quantizer = AutoHfQuantizer.from_config(bitsandbytes_config(quantization, dtype), pre_quantized=False)
+    with torch.device("meta"):
+        quantizer.preprocess_model(model=model, dtype=dtype, device_map={"": "cpu"})
+
+
+def is_quantized(module: torch.nn.Module) -> bool:
+    return type(module).__name__ in ("Linear4bit", "Linear8bitLt")
+
+
+def unquantized_modules(model: torch.nn.Module) -> tuple[str, ...]:
+    """Names of modules that hold large weights which quantising leaves alone: head, embeddings, fused experts."""
+    names = []
+    for name, module in model.named_modules():
+        own = [parameter for parameter in module.parameters(recurse=False) if parameter.dim() >= 2]
+        if own and not is_quantized(module):
+            names.append(name)
+    return tuple(names)
+
+
+def quantized_bytes(module: torch.nn.Module, rows: int, elements: int) -> int:
+    """Bytes of a quantised weight of this module with its scales, and the code book a 4-bit weight carries."""
+    if type(module).__name__ == "Linear8bitLt":
+        return elements + 4 * rows
+    return -(-elements // 2) + 4 * -(-elements // 64) + 4 * 16

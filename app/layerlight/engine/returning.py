@@ -1,0 +1,45 @@
+"""Gives memory back: to the devices' allocators and to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+def give_back(places: Iterable[str] = ()) -> None:
+    """Collects what nobody holds, lets each accelerator among `places` finish and empty its cache, trims the heap.
+
+    The order matters: what a collection frees is only then in a device's cache, and work in flight still holds it.
+    """
+    gc.collect()
+    accelerators = [torch.device(place) for place in places if place not in ("cpu", "disk")]
+    for device in accelerators:
+        _synchronize(device)
+    for kind in sorted({device.type for device in accelerators}):
+        _module(kind).empty_cache()
+    _trim_heap()
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "mps":
+        _module("mps").synchronize()
+    else:
+        _module(device.type).synchronize(device.index or 0)
+
+
+def _module(kind: str) -> Any:
+    """`torch.cuda`, `torch.mps`, …: get_device_module would refuse one that is not built in."""
+    return getattr(torch, kind)
+
+
+def _trim_heap() -> None:
+    """glibc keeps freed blocks in its arenas; malloc_trim hands their pages back. Other systems do so by themselves."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

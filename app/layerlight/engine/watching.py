@@ -1,0 +1,159 @@
+"""Which layer runs now, and what each has cost since the run began."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from layerlight.core.job import Job
+from layerlight.core.messages import LayerActivity, LayerRan
+from layerlight.engine.streaming import Carried
+
+SNAPSHOT_INTERVAL = 1 / 30
+"""Seconds between two snapshots at least."""
+
+
+@dataclass(slots=True)
+class _Totals:
+    passes: int = 0
+    seconds: float = 0.0
+    last: float = 0.0
+    decode_passes: int = 0
+    decode_seconds: float = 0.0
+    started: float = 0.0
+
+
+class LayerWatch:
+    """Times each layer's passes and stops inside one when asked.
+
+    On a CPU a pass's time is the time between entering and leaving it; on an accelerator that queues its work, the
+    device's own clock is asked, and answers once the token has been read.
+    """
+
+    def __init__(self, layers: Sequence[str], carried: Mapping[str, Carried], job: Job) -> None:
+        self._job = job
+        self._carried = carried
+        self._totals = {layer: _Totals() for layer in layers}
+        self._queued: list[tuple[_Totals, Any, Any, bool]] = []
+        self._opened: dict[str, Any] = {}
+        self._told = 0.0
+        self._decoding = False
+        self.running: str | None = None
+        for counts in carried.values():
+            counts.bytes, counts.seconds = 0, 0.0
+
+    def decoding(self) -> None:
+        """From now on passes are of one token each: what `seconds_per_layer` means."""
+        self._decoding = True
+
+    def activity(self) -> tuple[LayerActivity, ...]:
+        """Totals of every layer so far."""
+        self._read_clocks()
+        nothing = Carried()
+        return tuple(
+            LayerActivity(
+                layer,
+                totals.passes,
+                totals.seconds,
+                waited=self._carried.get(layer, nothing).seconds,
+                bytes_moved=self._carried.get(layer, nothing).bytes,
+                last_seconds=totals.last,
+            )
+            for layer, totals in self._totals.items()
+        )
+
+    def seconds_per_layer(self) -> tuple[tuple[str, float], ...]:
+        """(layer, mean seconds of a decode pass); of all passes when the answer had a single token."""
+        self._read_clocks()
+        return tuple(
+            (layer, totals.decode_seconds / totals.decode_passes)
+            if totals.decode_passes
+            else (layer, totals.seconds / totals.passes if totals.passes else 0.0)
+            for layer, totals in self._totals.items()
+        )
+
+    def tell(self) -> None:
+        """Emits a snapshot whatever the time."""
+        self._told = time.perf_counter()
+        self._job.emit(LayerRan(self.running, self.activity()))
+
+    @contextmanager
+    def on(self, model: torch.nn.Module) -> Iterator[None]:
+        """Watches this model's passes while it lasts."""
+        handles = []
+        for layer, totals in self._totals.items():
+            module = model.get_submodule(layer)
+            clock = _device_clock(module)
+            handles.append(module.register_forward_pre_hook(self._entering(layer, totals, clock)))
+            handles.append(module.register_forward_hook(self._leaving(layer, totals, clock)))
+            handles.extend(child.register_forward_pre_hook(self._checking) for child in module.children())
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            self._queued.clear()
+            self._opened.clear()
+            self.running = None
+
+    def _checking(self, *_unused: object) -> None:
+        """Between the parts of a layer: a long prefill can be stopped there too, all weights being at rest."""
+        self._job.check()
+
+    def _entering(self, layer: str, totals: _Totals, clock: Any) -> Any:
+        def enter(*_unused: object) -> None:
+            self._job.check()
+            self.running = layer
+            now = time.perf_counter()
+            if now - self._told >= SNAPSHOT_INTERVAL:
+                self.tell()
+                now = time.perf_counter()
+            totals.started = now
+            if clock is not None:
+                opened = clock()
+                opened.record()
+                self._opened[layer] = opened
+
+        return enter
+
+    def _leaving(self, layer: str, totals: _Totals, clock: Any) -> Any:
+        def leave(*_unused: object) -> None:
+            if clock is not None:
+                closed = clock()
+                closed.record()
+                self._queued.append((totals, self._opened.pop(layer), closed, self._decoding))
+                return
+            _count(totals, time.perf_counter() - totals.started, self._decoding)
+
+        return leave
+
+    def _read_clocks(self) -> None:
+        """Takes what the devices have finished; work still queued is left for the next look."""
+        while self._queued and self._queued[0][2].query():
+            totals, opened, closed, decoding = self._queued.pop(0)
+            _count(totals, opened.elapsed_time(closed) / 1000, decoding)
+
+
+def _count(totals: _Totals, seconds: float, decoding: bool) -> None:
+    totals.passes += 1
+    totals.seconds += seconds
+    totals.last = seconds
+    if decoding:
+        totals.decode_passes += 1
+        totals.decode_seconds += seconds
+
+
+def _device_clock(module: torch.nn.Module) -> Any:
+    """A maker of events on the device that runs this module, or None where the host's clock tells the truth."""
+    from layerlight.engine.places import place_of_execution
+
+    kind = torch.device(place_of_execution(module)).type
+    if kind not in ("cuda", "xpu"):
+        return None
+    event = getattr(torch, kind).Event
+    return lambda: event(enable_timing=True)
