@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-
-log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 5.0
 LONGEST_NAME = 100
@@ -64,32 +62,39 @@ def gpu_facts() -> GpuFacts:
 def _mended(card: str, torch_build: str, build: str, problem: str) -> str:
     also = f" Its driver gives trouble too: {problem}." if problem else ""
     command = MEND.format(build=build)
-    return f"{card} is in this machine, but torch {torch_build} can't use it. The build that can: {command}{also}"
+    return f"{card} is in this machine, but torch {torch_build} can't use it.{also} The build that can: {command}"
 
 
 def _ask_nvidia(program: str) -> tuple[str, str]:
     """(name of the first card, problem), one of them empty."""
     command = [program, "--query-gpu=name", "--format=csv,noheader"]
     try:
-        answer = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return "", f"nvidia-smi gave no answer within {PROBE_SECONDS:.0f} seconds"
+        probe = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except OSError as error:
         return "", f"nvidia-smi can't be started ({error.strerror or error})"
-    words = answer.stdout.decode("utf-8", errors="replace").strip()
-    first = words.splitlines()[0].strip() if words else ""
-    if answer.returncode != 0:
-        return "", f"nvidia-smi ended with code {answer.returncode}"
-    if (
-        not first.isprintable()
-        or not any(letter.isalpha() for letter in first)
-        or "\ufffd" in first
-        or len(first) > 100
-    ):
-        return "", "nvidia-smi's answer can't be read"
-    return first, ""
+    try:
+        answer, _ = probe.communicate(timeout=PROBE_SECONDS)
+    except subprocess.TimeoutExpired:
+        _give_up(probe)
+        return "", f"nvidia-smi gave no answer within {PROBE_SECONDS:g} seconds"
+    if probe.returncode != 0:
+        return "", f"nvidia-smi ended with code {probe.returncode}"
+    first = answer.decode("utf-8", errors="replace").strip().partition("\n")[0].strip()
+    return (first, "") if _looks_like_a_name(first) else ("", "nvidia-smi's answer can't be read")
+
+
+def _give_up(probe: subprocess.Popen[bytes]) -> None:
+    """Kills the probe; one that is stuck inside its driver survives that, and is not waited for."""
+    probe.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        probe.wait(timeout=1)
+    if probe.stdout is not None:
+        probe.stdout.close()
+
+
+def _looks_like_a_name(words: str) -> bool:
+    letters = any(letter.isalpha() for letter in words)
+    return letters and words.isprintable() and "\ufffd" not in words and len(words) <= LONGEST_NAME
 
 
 def _pci_vendors() -> set[str]:
