@@ -178,6 +178,7 @@ def _refuse_surprises(told: dict[str, Any], name: str) -> None:
 
 def _settle_places(model: Any, request: LoadRequest, checked: CheckedModel) -> dict[str, Carried]:
     _run_on_main(model, checked)
+    _tie_on_disk(model)
     return carry_counted(model, tuple(placement.layer for placement in request.placements))
 
 
@@ -193,9 +194,7 @@ def _run_on_main(model: Any, checked: CheckedModel) -> None:
     from accelerate import dispatch_model
     from accelerate.hooks import remove_hook_from_submodules
 
-    loader = next(
-        (found for inner in model.modules() if (found := offloaded(getattr(inner, "_hf_hook", None))) is not None), None
-    )
+    loader = _loader_of(model)
     remove_hook_from_submodules(model)
     model.tie_weights()
     dispatch_model(
@@ -205,6 +204,24 @@ def _run_on_main(model: Any, checked: CheckedModel) -> None:
         offload_index=dict(loader.index) if loader is not None and loader.index else None,
         skip_keys=model._skip_keys_device_placement,
     )
+
+
+def _tie_on_disk(model: Any) -> None:
+    """Finds tied weights on disk by their other name too.
+
+    transformers lists both names only when it reads safetensors in place, not when it has written weights anew.
+    """
+    loader = _loader_of(model)
+    for name, source in (getattr(model, "all_tied_weights_keys", None) or {}).items():
+        if loader is not None and source in loader.index and name not in loader.index:
+            loader.index[name] = loader.index[source]
+            loader.all_keys.append(name)
+
+
+def _loader_of(model: Any) -> Any:
+    """The one loader behind all of a model's hooks, or None when nothing is carried."""
+    found = (offloaded(getattr(inner, "_hf_hook", None)) for inner in model.modules())
+    return next((loader for loader in found if loader is not None), None)
 
 
 # -- memory and disk while loading -----------------------------------------------------------------------------------
