@@ -1,0 +1,51 @@
+"""Names of a machine's rates: what `Machine.bandwidths`, calibration and the price of a plan call each figure.
+
+cuda:0                   bytes/s at which weights that rest in a device's memory are read by it; so too `cpu`, `mps`
+disk                     bytes/s of weights read from disk, tensor by tensor, while the model runs
+disk-load                bytes/s of one long read from disk, nothing cached
+disk-warm                bytes/s of a file that the system still holds in memory
+bus:cuda:0:to-pinned     bytes/s of a copy from page-locked RAM to the device
+bus:cuda:0:to-pageable   … from ordinary RAM, as accelerate copies
+bus:cuda:0:from-pinned   … and back; likewise `from-pageable`
+bus                      bytes/s of the slowest `to-pageable`: for whoever asks without naming a device
+matrix:cuda:0:bfloat16   floating-point operations/s of large matrix products, an addition and a product being two
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+DISK_LOAD = "disk-load"
+DISK_WARM = "disk-warm"
+BUS = "bus"
+
+_PLACE = r"(cpu|mps|(cuda|xpu|sim):\d+)"
+_NAME = re.compile(rf"{_PLACE}|disk(-load|-warm)?|bus(:{_PLACE}:(to|from)-(pinned|pageable))?|matrix:{_PLACE}:\w+")
+
+
+def is_rate_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def bus_name(place: str, inward: bool = True, pinned: bool = False) -> str:
+    """The bus between RAM and `place`: inward is from RAM to the device."""
+    return f"bus:{place}:{'to' if inward else 'from'}-{'pinned' if pinned else 'pageable'}"
+
+
+def matrix_name(place: str, dtype: str) -> str:
+    """The speed of matrix products on `place`; dtype by torch's name."""
+    return f"matrix:{place}:{dtype}"
+
+
+def bus_rate(rates: Mapping[str, float], place: str, inward: bool = True, pinned: bool = False) -> float:
+    """Bytes/s between RAM and `place`, from `speed.rates_of`: where this way was not measured, that of pageable RAM,
+    then that of the other direction, then that of any bus.
+    """
+    nearest = (
+        bus_name(place, inward, pinned),
+        bus_name(place, inward, False),
+        bus_name(place, not inward, pinned),
+        bus_name(place, not inward, False),
+    )
+    return next((rates[name] for name in nearest if name in rates), rates[BUS])
