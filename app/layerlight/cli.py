@@ -1,0 +1,270 @@
+"""The terminal's commands: devices · inspect · plan · run · starter · demo · bench."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import pkgutil
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+from layerlight import __version__
+from layerlight.core.characters import mended
+from layerlight.core.device import parse_limit
+from layerlight.core.errors import BadRequest, LayerlightError, Stopped, Unexpected
+from layerlight.core.folders import own_folders
+from layerlight.core.memory import QUANTIZATIONS
+from layerlight.core.messages import ChatMessage, StarterRequest, TextRequest
+from layerlight.core.settings import read_settings
+from layerlight.terminal.console import Console
+
+if TYPE_CHECKING:
+    from layerlight.core.job import Job
+    from layerlight.terminal.commands import OwnEngine, PlanWishes
+
+log = logging.getLogger(__name__)
+
+DTYPES = {
+    "bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16",
+    "fp32": "float32", "float32": "float32",
+}  # fmt: skip
+
+
+def main(argv: Sequence[str], new_engine: Callable[[], OwnEngine] | None = None) -> int:
+    """Carries out one command. The exit code: 0, 1 for a failure, 2 for a bad request, 130 when stopped."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    console = Console(sys.stdout, sys.stderr, "--json" in argv)
+    stop = threading.Event()
+    try:
+        with _interruptible(stop):
+            return _carry_out(list(argv), console, stop, new_engine or torch_engine)
+    except LayerlightError as error:
+        console.fail(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.fail(Stopped())
+        return Stopped.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        path = _log_to_file()
+        log.exception("a command failed")
+        words = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        console.fail(Unexpected(words, hint=f"The details are in {path}." if path else ""))
+        return Unexpected.exit_code
+
+
+def _carry_out(argv: list[str], console: Console, stop: threading.Event, new_engine: Callable[[], OwnEngine]) -> int:
+    options = _parser().parse_args(argv)
+    if options.command == "bench":
+        return _bench(options.name, options.rest, console)
+    from layerlight.terminal import commands
+
+    terminal = commands.Terminal(console, new_engine, _fetch_starter, stop)
+    match options.command:
+        case "devices":
+            return commands.devices(terminal)
+        case "inspect":
+            return commands.inspect(terminal, options.folder)
+        case "plan":
+            return commands.plan(terminal, _plan_wishes(options, console))
+        case "run":
+            request = _text_request(options)
+            return commands.run(terminal, _plan_wishes(options, console), request)
+        case "starter":
+            return commands.starter(terminal, options.kind)
+        case _:
+            return commands.demo(terminal)
+
+
+def torch_engine() -> OwnEngine:
+    """The engine, in this process. Imports torch, with the environment that it reads at its import set before."""
+    from layerlight.core.environment import engine_environment
+
+    settings, _ = read_settings(own_folders().settings)
+    os.environ.update(engine_environment(os.environ, settings.engine_environment))
+    _log_to_file()
+    from layerlight.engine.warming import warm_up
+
+    warm_up()
+    from layerlight.engine.engine import TorchEngine
+
+    return TorchEngine()
+
+
+def _fetch_starter(request: StarterRequest, job: Job) -> str:
+    """Without torch: it is not needed for it."""
+    from layerlight.engine.starter import fetch_starter
+
+    return fetch_starter(request, job)
+
+
+# -- what was asked ----------------------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """Words that can't be parsed are a bad request like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadRequest(message[:1].upper() + message[1:] + ".", hint=f"“{self.prog} --help” explains it.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="layerlight",
+        description="Runs language models on the machine you have, and shows where every layer lives.",
+        epilog="Without a command the window opens. Exit codes: 0, 1 failed, 2 bad request, 130 stopped.",
+    )
+    parser.add_argument("--version", action="version", version=f"layerlight {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    _add(commands, "devices", "the places where layers can rest: accelerators, RAM, disk")
+    inspecting = _add(commands, "inspect", "what a model folder holds, without loading it")
+    inspecting.add_argument("folder", metavar="FOLDER")
+    planning = _add(commands, "plan", "where each layer would rest and run, and what that would cost")
+    _add_plan_options(planning)
+    running = _add(commands, "run", "load a model and ask it something")
+    _add_plan_options(running)
+    _add_run_options(running)
+    fetching = _add(commands, "starter", "fetch a small model to begin with")
+    fetching.add_argument("kind", metavar="KIND", choices=("text",), help="text")
+    _add(commands, "demo", "fetch the starter model, load it and ask it one question")
+    measuring = commands.add_parser("bench", help="measure Layerlight itself", description="Measures Layerlight.")
+    measuring.add_argument("name", metavar="NAME", nargs="?", help="which measurement; without one they are listed")
+    measuring.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _add(commands: argparse._SubParsersAction[_Parser], name: str, words: str) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout with everything shown")
+    return parser
+
+
+def _add_plan_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", help="a model folder, or a Hugging Face cache folder")
+    add("--limit", action="append", default=[], metavar="PLACE=SIZE", help="may be repeated: cpu=8GiB, cuda:0=0")
+    add("--context", type=int, metavar="N", help="tokens of prompt and answer together")
+    add("--dtype", choices=tuple(DTYPES), metavar="DTYPE", help="bfloat16, float16 or float32")
+    add("--quantize", choices=QUANTIZATIONS, help="quantise while loading")
+    add("--attention", choices=("sdpa", "eager"), default="sdpa", help="how attention is computed")
+    add("--map", metavar="FILE", help="a placement by hand: JSON {layer: place}, or what “plan --json” printed")
+    add("--offload-folder", metavar="FOLDER", help="the disk for layers that can't rest in their own files")
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--prompt", metavar="TEXT", help="what to ask; - reads it from stdin")
+    add("--system", default="", metavar="TEXT", help="a system message")
+    add("--max-new-tokens", type=int, default=512, metavar="N")
+    add("--temperature", type=float, default=0.7, metavar="T", help="0 always takes the likeliest token")
+    add("--top-p", type=float, default=1.0, metavar="P")
+    add("--top-k", type=int, default=0, metavar="K", help="0 is off")
+    add("--repetition-penalty", type=float, default=1.0, metavar="R")
+    add("--seed", type=int, metavar="N", help="drawn when not given, and told with the answer")
+
+
+def _plan_wishes(options: argparse.Namespace, console: Console) -> PlanWishes:
+    from layerlight.terminal.commands import PlanWishes
+
+    settings, notice = read_settings(own_folders().settings)
+    if notice:
+        console.say(notice)
+    return PlanWishes(
+        folder=options.folder,
+        limits=tuple(parse_limit(words) for words in options.limit),
+        context=options.context,
+        dtype=DTYPES[options.dtype] if options.dtype else None,
+        quantization=options.quantize,
+        attention=options.attention,
+        map_file=options.map,
+        offload_folder=options.offload_folder or settings.offload_folder,
+    )
+
+
+def _text_request(options: argparse.Namespace) -> TextRequest:
+    """The complete request, refused here when no run could honour it: before anything is loaded."""
+    from layerlight.engine.prompt import require_sensible
+
+    system = [ChatMessage("system", mended(options.system))] if options.system else []
+    request = TextRequest(
+        messages=(*system, ChatMessage("user", mended(_prompt(options)))),
+        seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
+        max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        top_k=options.top_k,
+        repetition_penalty=options.repetition_penalty,
+    )
+    require_sensible(request)
+    return request
+
+
+def _prompt(options: argparse.Namespace) -> str:
+    if options.prompt == "-" or (options.prompt is None and not sys.stdin.isatty()):
+        return sys.stdin.read()
+    if options.prompt is None:
+        raise BadRequest("There is no prompt.", hint='Give one with --prompt "…", or through a pipe.')
+    return str(options.prompt)
+
+
+# -- benchmarks --------------------------------------------------------------------------------------------------------
+
+
+def _bench(name: str | None, rest: list[str], console: Console) -> int:
+    import layerlight.bench
+
+    found = sorted(module.name for module in pkgutil.iter_modules(layerlight.bench.__path__))
+    module = importlib.import_module(f"layerlight.bench.{name}") if name in found else None
+    if module is not None and hasattr(module, "main"):
+        return int(module.main(rest))
+    measures = [each for each in found if hasattr(importlib.import_module(f"layerlight.bench.{each}"), "main")]
+    listed = f"There are: {', '.join(measures)}." if measures else "None is installed here."
+    if name is None:
+        console.say(listed)
+        return 0
+    raise BadRequest(f"There is no benchmark “{name}”.", hint=listed)
+
+
+# -- the edge ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _interruptible(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C asks to stop at the next boundary; a second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _log_to_file() -> str:
+    """Libraries speak to a log file, not into the answer; its path, empty where there can be none."""
+    path = own_folders().log / "terminal.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        logging.basicConfig(filename=path, level=logging.INFO, force=True, encoding="utf-8", errors="replace")
+    except OSError:
+        logging.basicConfig(handlers=[logging.NullHandler()], force=True)
+        return ""
+    return str(path)
