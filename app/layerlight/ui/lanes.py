@@ -1,0 +1,302 @@
+"""What the map shows, as values: each place a lane, each layer and each claim on memory a unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layerlight.core import memory, speed
+from layerlight.core.device import CPU, DISK, Device, Machine
+from layerlight.core.messages import LayerActivity, PlacedLayer, PlaceMemory
+from layerlight.core.model import Layer, LayerKind
+from layerlight.core.plan import Placement, PlaceUse, Plan
+from layerlight.core.state import Phase, State
+from layerlight.ui.words import short_size
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One block of a lane. `size` is what its area stands for: weights and the KV cache beside them, in bytes."""
+
+    key: str
+    """The layer's name; `kv`, `working` and `berth` for the other claims."""
+    label: str
+    kind: str
+    """`layer`, `table` (embedding, head, norms), `kv`, `working` or `berth`."""
+    order: int
+    """Position in the sweep; -1 for what is no layer."""
+    size: int
+    kv: int = 0
+    state: str = "planned"
+    """`planned`, `loading` or `resting`."""
+    fill: float = 0.0
+    rests_on: str = ""
+    runs_on: str = ""
+    index: int | None = None
+    seconds: float = 0.0
+    waited: float = 0.0
+
+    @property
+    def carried(self) -> bool:
+        return self.rests_on != self.runs_on
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A place with all that lies on it. Sizes in bytes; `total` is None when nobody knows."""
+
+    place: str
+    hue: str
+    title: str
+    detail: str
+    total: int | None
+    units: tuple[Unit, ...] = ()
+    margin: int = 0
+    other: int = 0
+    limit: int | None = None
+    """What a person allows here."""
+    over: int = 0
+    spare: int | None = None
+    """Free bytes of a disk."""
+    note: str = ""
+    """Measured against planned, in words; empty while nothing is measured."""
+
+    @property
+    def taken(self) -> int:
+        return sum(unit.size for unit in self.units)
+
+    @property
+    def used(self) -> int:
+        return self.taken + self.margin + self.other
+
+    @property
+    def free(self) -> int | None:
+        """Bytes left beside all of it; of a disk, what its file system says."""
+        if self.place == DISK:
+            return self.spare
+        return None if self.total is None else self.total - self.used
+
+
+def shown_plan(state: State, prefer_next: bool = False) -> Plan | None:
+    """The plan that the map draws: of what is in memory, else the one being made; `prefer_next` turns that round."""
+    if prefer_next and state.plan is not None:
+        return state.plan
+    return state.loaded_plan or state.plan
+
+
+def lanes_of(state: State, prefer_next: bool = False) -> tuple[Lane, ...]:
+    """Every place of the machine as a lane, in the order of the machine. Unified memory is one lane."""
+    machine = state.machine
+    if machine is None:
+        return ()
+    plan = shown_plan(state, prefer_next)
+    real = state.loaded_plan if plan is state.loaded_plan else None
+    units = _units(plan, state, real is not None) if plan is not None else {}
+    lanes: list[Lane] = []
+    for device in machine.devices:
+        if device.id == CPU and any(each.shares_memory_with == CPU for each in machine.devices):
+            continue
+        lanes.append(_lane(device, machine, plan, units, state, real is not None))
+    return tuple(lanes)
+
+
+def hue_of(place: str, machine: Machine | None) -> str:
+    """`gpu`, `gpu2`, `ram` or `disk`; accelerators take turns."""
+    if place == CPU:
+        return "ram"
+    if place == DISK:
+        return "disk"
+    ids = [each.id for each in machine.accelerators] if machine else []
+    return "gpu2" if place in ids and ids.index(place) % 2 else "gpu"
+
+
+def title_of(device: Device) -> str:
+    if device.shares_memory_with == CPU:
+        return f"{device.name}, unified memory"
+    return device.name or device.id
+
+
+def short_name(layer: Layer) -> str:
+    """`layer 7`, `embedding`, `output head`: how people call it."""
+    match layer.kind:
+        case LayerKind.DECODER:
+            return f"layer {layer.index}"
+        case LayerKind.EMBEDDING:
+            return "embedding"
+        case LayerKind.HEAD:
+            return "output head"
+        case LayerKind.NORM:
+            return "final norm"
+        case _:
+            return layer.name
+
+
+# -- units -----------------------------------------------------------------------------------------------------------
+
+
+def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
+    """Units by place, layers in the model's order."""
+    placed = {each.layer: each for each in state.places} if real else {}
+    activity = {each.layer: each for each in state.activity} if real else {}
+    predicted = dict(plan.prediction.seconds_per_layer)
+    measured = dict(state.result.seconds_per_layer) if real and state.result else {}
+    loading = _loading(plan, state) if real and state.phase is Phase.LOADING else ("", 0.0)
+    placements = {placement.layer: placement for placement in plan.placements}
+    units: dict[str, list[Unit]] = {device.id: [] for device in plan.machine.devices}
+    rates = speed.rates_of(plan.machine.bandwidths)
+    loose: dict[str, int] = {}
+    carried = 0
+    for order, layer in enumerate(plan.model.layers):
+        placement = placements.get(layer.name)
+        if placement is None:
+            continue
+        kv = _kv(plan, layer)
+        rests, runs, size = _truth(placement, placed.get(layer.name))
+        if rests != runs:
+            loose[runs] = loose.get(runs, 0) + kv
+            kv = 0
+            carried = max(carried, _largest(plan, layer))
+        carrying = speed.carry_seconds(placement.size, rests, runs, rates)
+        seconds, waited = _seconds(
+            activity.get(layer.name), measured.get(layer.name), predicted.get(layer.name, 0.0), carrying
+        )
+        state_of, fill = _state(layer.name, placed, loading, state, real)
+        units.setdefault(rests, []).append(
+            Unit(
+                layer.name,
+                short_name(layer),
+                "layer" if layer.kind is LayerKind.DECODER else "table",
+                order,
+                size + kv,
+                kv,
+                state_of,
+                fill,
+                rests,
+                runs,
+                layer.index,
+                seconds,
+                waited,
+            )
+        )
+    _claims(plan, units, loose, carried, "resting" if real and state.phase is not Phase.LOADING else "planned")
+    return units
+
+
+def _claims(plan: Plan, units: dict[str, list[Unit]], loose: dict[str, int], carried: int, state: str) -> None:
+    """KV cache of carried layers, the berth that they pass through, and working memory."""
+    for use in plan.prediction.places:
+        here = units.setdefault(use.place, [])
+        if loose.get(use.place):
+            here.append(Unit("kv", "KV cache", "kv", -1, loose[use.place], state=state))
+        berth = min(carried, use.working) if loose.get(use.place) is not None and use.working else 0
+        if berth:
+            here.append(Unit("berth", "berth", "berth", -1, berth, state=state, runs_on=use.place))
+        if use.working > berth:
+            here.append(Unit("working", "working memory", "working", -1, use.working - berth, state=state))
+
+
+def _truth(placement: Placement, placed: PlacedLayer | None) -> tuple[str, str, int]:
+    if placed is None:
+        return placement.rests_on, placement.runs_on, placement.size
+    return placed.rests_on, placed.runs_on, placed.size
+
+
+def _state(
+    name: str, placed: dict[str, PlacedLayer], loading: tuple[str, float], state: State, real: bool
+) -> tuple[str, float]:
+    if name in placed:
+        return "resting", 1.0
+    if real and name == loading[0]:
+        return "loading", loading[1]
+    if real and state.phase is not Phase.LOADING and not state.places:
+        return "resting", 1.0
+    return "planned", 0.0
+
+
+def _loading(plan: Plan, state: State) -> tuple[str, float]:
+    """(the layer that is arriving, its share), from the bytes read so far and the layers that have been placed."""
+    if state.progress is None:
+        return "", 0.0
+    there = {each.layer for each in state.places}
+    bytes_there = sum(each.size for each in state.places)
+    for placement in plan.placements:
+        if placement.layer not in there:
+            share = (state.progress.bytes_done - bytes_there) / placement.size if placement.size else 0.0
+            return placement.layer, min(0.98, max(0.0, share))
+    return "", 0.0
+
+
+def _seconds(
+    activity: LayerActivity | None, measured: float | None, predicted: float, carrying: float
+) -> tuple[float, float]:
+    """(seconds a token, of them waiting): measured now, else in the last run, else predicted."""
+    if activity is not None and activity.passes:
+        seconds = activity.last_seconds or activity.seconds / activity.passes
+        share = activity.waited / activity.seconds if activity.seconds else 0.0
+        return seconds, seconds * share
+    return (measured, 0.0) if measured is not None else (predicted, min(carrying, predicted))
+
+
+def _kv(plan: Plan, layer: Layer) -> int:
+    if plan.model.shape is None or layer.kind is not LayerKind.DECODER or layer.index is None:
+        return 0
+    return memory.kv_bytes(plan.model.shape, layer.index, plan.budget.context, plan.dtype)
+
+
+def _largest(plan: Plan, layer: Layer) -> int:
+    sizes = (memory.loaded_tensor_size(each, layer, plan.dtype, plan.wishes.quantization) for each in layer.tensors)
+    return max(sizes, default=0)
+
+
+# -- lanes -----------------------------------------------------------------------------------------------------------
+
+
+def _lane(
+    device: Device, machine: Machine, plan: Plan | None, units: dict[str, list[Unit]], state: State, real: bool
+) -> Lane:
+    use = next((each for each in plan.prediction.places if each.place == device.id), None) if plan else None
+    measured = next((each for each in state.memory if each.place == device.id), None)
+    here = tuple(units.get(device.id, ()))
+    if device.shares_memory_with == CPU:
+        here += tuple(units.get(CPU, ()))
+    margin = 0 if device.kind == DISK else use.margin if use else memory.margin(device)
+    return Lane(
+        device.id,
+        hue_of(device.id, machine),
+        title_of(device),
+        device.note,
+        device.total,
+        here,
+        margin,
+        0 if device.kind == DISK else _other(device, measured),
+        plan.budget.limit(device.id) if plan else None,
+        use.over if use else 0,
+        device.free if device.kind == DISK else None,
+        _note(use, measured, here) if real and use and measured else "",
+    )
+
+
+def _other(device: Device, measured: PlaceMemory | None) -> int:
+    """Bytes that neither we nor anyone else can have: in use by other programs, as far as that can be told."""
+    total = measured.total if measured and measured.total is not None else device.total
+    free = measured.free if measured and measured.free is not None else device.free
+    if total is None or free is None:
+        return 0
+    ours = 0
+    if measured is not None:
+        held = measured.anonymous if device.id == CPU else measured.process
+        ours = held if held is not None else measured.model
+    return max(0, total - free - ours)
+
+
+def _note(use: PlaceUse, measured: PlaceMemory, units: tuple[Unit, ...]) -> str:
+    """What was measured against what was planned; for an accelerator the peak counts, elsewhere the weights."""
+    if not units:
+        return ""
+    accelerator = use.place not in (CPU, DISK)
+    planned = use.used if accelerator and measured.peak is not None else use.weights
+    found = measured.peak if accelerator and measured.peak is not None else measured.model
+    what = "at the peak" if accelerator and measured.peak is not None else "of weights"
+    if planned == found or abs(found - planned) * 100 < planned:
+        return f"{short_size(found)} {what}, as planned"
+    more = "more" if found > planned else "less"
+    return f"{short_size(abs(found - planned))} {more} {what} than planned"

@@ -1,0 +1,340 @@
+"""The layer map: every place a lane, every byte the same area, the model read from top to bottom."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleEvent,
+    QColor,
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPixmap,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from layerlight.core.messages import LayerRan
+from layerlight.core.state import Phase, State
+from layerlight.ui import arrangement
+from layerlight.ui.arrangement import RULER, Arrangement, arrange
+from layerlight.ui.lanes import Lane, lanes_of, shown_plan
+from layerlight.ui.layer_card import LayerCard, facts_of
+from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, draw_source, light_area, ribbon
+from layerlight.ui.map_painter import MapPainter, draw_legend
+from layerlight.ui.palette import theme_of
+from layerlight.ui.session import Session
+
+LEGEND_HEIGHT = 32
+TIMES_EVERY = 0.5
+"""Seconds between two updates of the times written in the blocks: faster than this nobody reads."""
+
+
+class LayerMap(QWidget):
+    """Lanes and blocks come from a kept picture; blocks that changed are repainted in it, what moves goes on top."""
+
+    focused = Signal(str)
+
+    def __init__(self, session: Session, legend: bool = True) -> None:
+        super().__init__()
+        self._session = session
+        self._legend = legend
+        self._prefer_next = False
+        self._lanes: tuple[Lane, ...] = ()
+        self._plan = Arrangement(1.0)
+        self._still = QPixmap()
+        self._halo = Halo()
+        self._lit: str | None = None
+        self._focus: tuple[int, str] | None = None
+        self._times_shown = 0.0
+        self._card = LayerCard(self)
+        self.setMinimumSize(360, 300)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("Layer map")
+        self.setAccessibleDescription("Where every layer rests. Arrow keys move from block to block.")
+        session.changed.connect(self._changed)
+        self._rearrange()
+
+    def sizeHint(self) -> QSize:
+        return QSize(856, 560)
+
+    @property
+    def arranged(self) -> Arrangement:
+        """The geometry now shown."""
+        return self._plan
+
+    @property
+    def lit(self) -> str | None:
+        """The layer that is drawn as running."""
+        return self._lit
+
+    def prefer_next(self, prefer: bool) -> None:
+        """Shows the plan being made instead of what is in memory."""
+        if prefer != self._prefer_next:
+            self._prefer_next = prefer
+            self._update_lanes()
+
+    # -- from the session ----------------------------------------------------------------------------------------
+
+    @Slot(object, object)
+    def _changed(self, state: State, event: object) -> None:
+        if isinstance(event, LayerRan):
+            self._update_light(state.running)
+            if time.monotonic() - self._times_shown > TIMES_EVERY:
+                self._update_lanes()
+            return
+        if state.running != self._lit:
+            self._update_light(state.running)
+        self._update_lanes()
+
+    def _update_light(self, running: str | None) -> None:
+        if running == self._lit:
+            return
+        for each in (self._lit, running):
+            self._lit = each
+            for area in self._light_areas():
+                self.update(area)
+
+    def _update_lanes(self) -> None:
+        """Redraws only blocks that changed while nothing moved; else the whole picture."""
+        self._times_shown = time.monotonic()
+        lanes = lanes_of(self._session.state, self._prefer_next)
+        if lanes == self._lanes:
+            return
+        before, self._lanes = self._plan, lanes
+        self._plan = arrange(lanes, self._area())
+        if self._still.isNull() or not self._repair(before):
+            self._still = QPixmap()
+            self.update()
+        self._update_card()
+
+    def _repair(self, before: Arrangement) -> bool:
+        """Repaints the blocks whose looks changed into the kept picture; False when more than blocks changed."""
+        now = self._plan
+        if len(before.slots) != len(now.slots) or before.scale != now.scale or before.torn != now.torn:
+            return False
+        if any(_frame_of(a) != _frame_of(b) for a, b in zip(before.lanes, now.lanes, strict=True)):
+            return False
+        dirty: list[int] = []
+        for i, (old, new) in enumerate(zip(before.slots, now.slots, strict=True)):
+            if old.rect != new.rect or old.kind != new.kind or (old.unit is None and old.size != new.size):
+                return False
+            if old.unit != new.unit:
+                dirty.append(i)
+        if len(dirty) > 64:
+            return False
+        painter = MapPainter(now, theme_of(self), self._area())
+        p = QPainter(self._still)
+        p.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for i in dirty:
+            r = now.slots[i].rect
+            p.fillRect(r, QColor(theme_of(self).well))
+            painter.unit(p, now.slots[i])
+            self.update(r.toAlignedRect().adjusted(-1, -1, 1, 1))
+        p.end()
+        return True
+
+    def _rearrange(self) -> None:
+        self._lanes = lanes_of(self._session.state, self._prefer_next)
+        self._plan = arrange(self._lanes, self._area())
+        self._still = QPixmap()
+        self.update()
+
+    def _area(self) -> QRectF:
+        below = LEGEND_HEIGHT + 22 if self._legend else 30
+        return QRectF(16, 4, max(320, self.width() - 32), max(200, self.height() - below))
+
+    # -- painting ------------------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        ratio = self.devicePixelRatioF()
+        if self._still.isNull() or self._still.devicePixelRatio() != ratio:
+            self._still = self._draw_still(ratio)
+        p = QPainter(self)
+        source = QRectF(event.rect())
+        p.drawPixmap(source, self._still, QRectF(source.topLeft() * ratio, source.size() * ratio))
+        p.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._draw_light(p)
+        self._draw_focus(p)
+
+    def _draw_still(self, ratio: float) -> QPixmap:
+        t = theme_of(self)
+        still = QPixmap(self.size() * ratio)
+        still.setDevicePixelRatio(ratio)
+        still.fill(QColor(t.window))
+        p = QPainter(still)
+        MapPainter(self._plan, t, self._area()).paint(p)
+        if self._legend and any(lane.units for lane in self._lanes):
+            box = QRectF(16 + RULER, self.height() - LEGEND_HEIGHT, self.width() - 32 - RULER, LEGEND_HEIGHT)
+            hue = next(lane.hue for lane in self._lanes if lane.units)
+            draw_legend(p, box, hue, t)
+        p.end()
+        return still
+
+    def _draw_light(self, p: QPainter) -> None:
+        found = self._plan.slot_of(self._lit) if self._lit else None
+        if found is None or found.unit is None or not self._shows_truth():
+            return
+        t = theme_of(self)
+        if not found.unit.carried:
+            draw_running(p, found, found.unit, t, self._halo)
+            return
+        draw_source(p, found, t)
+        berth = berth_of(self._plan, found.unit)
+        if berth is not None:
+            draw_ribbon(p, found, berth, self._plan.lanes[found.lane].hue, t)
+            draw_running(p, berth, found.unit, t, self._halo)
+
+    def _light_areas(self) -> list[QRect]:
+        found = self._plan.slot_of(self._lit) if self._lit else None
+        if found is None or found.unit is None:
+            return []
+        areas = [light_area(found)]
+        berth = berth_of(self._plan, found.unit) if found.unit.carried else None
+        if berth is not None:
+            areas += [light_area(berth), ribbon(found, berth).boundingRect().adjusted(-20, -14, 20, 14)]
+        return [area.toAlignedRect() for area in areas]
+
+    def _shows_truth(self) -> bool:
+        state = self._session.state
+        return state.phase is Phase.RUNNING and shown_plan(state, self._prefer_next) is state.loaded_plan
+
+    def _draw_focus(self, p: QPainter) -> None:
+        slot = self._focus_slot()
+        if slot is None:
+            return
+        p.setPen(QPen(QColor(theme_of(self).ink), 2))
+        p.setBrush(Qt.BrushStyle.NoBrush)
+        p.drawRoundedRect(slot.rect.adjusted(-2, -1.5, 2, 1.5), 4, 4)
+
+    # -- focus: mouse and keys -----------------------------------------------------------------------------------
+
+    def focus_block(self, key: str, lane: int | None = None) -> None:
+        """Puts the focus on a block and shows its card."""
+        lanes = range(len(self._lanes)) if lane is None else (lane,)
+        self._focus = next(((each, key) for each in lanes if (each, key) in self._plan.by_key), None)
+        self._update_card()
+        self.update()
+
+    def _focus_slot(self) -> arrangement.Slot | None:
+        if self._focus is None:
+            return None
+        found = self._plan.by_key.get(self._focus)
+        return None if found is None else self._plan.slots[found]
+
+    def _update_card(self) -> None:
+        slot, state = self._focus_slot(), self._session.state
+        plan = shown_plan(state, self._prefer_next)
+        if slot is None or slot.unit is None or plan is None:
+            self._card.hide()
+            return
+        facts = facts_of(slot.unit, self._plan.lanes[slot.lane], plan, state)
+        lanes = [box for boxes in self._plan.columns for box in boxes]
+        self._card.show_at(facts, slot.rect, self._bounds(), lanes)
+        self.setAccessibleDescription(facts.spoken())
+        if QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
+        self.focused.emit(slot.unit.key)
+
+    def _bounds(self) -> QRectF:
+        """Where a card may lie: all but the legend."""
+        return QRectF(self.rect()).adjusted(8, 8, -8, -LEGEND_HEIGHT if self._legend else -8)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        slot = self._plan.slot_at(event.position())
+        if slot is None or slot.unit is None:
+            if self._focus is not None and not self.hasFocus():
+                self._clear_focus()
+            return
+        if (slot.lane, slot.unit.key) != self._focus:
+            self.focus_block(slot.unit.key, slot.lane)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        slot = self._plan.slot_at(event.position())
+        if slot is None or slot.unit is None:
+            self._clear_focus()
+        else:
+            self.focus_block(slot.unit.key, slot.lane)
+
+    def leaveEvent(self, _event: QEvent) -> None:
+        if not self.hasFocus():
+            self._clear_focus()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        first = next((slot for slot in self._plan.sweep()), None)
+        by_key = event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+        if by_key and self._focus is None and first is not None and first.unit is not None:
+            self.focus_block(first.unit.key, first.lane)
+
+    def focusOutEvent(self, _event: QFocusEvent) -> None:
+        self._clear_focus()
+
+    def _clear_focus(self) -> None:
+        self._focus = None
+        self._card.hide()
+        self.update()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
+        side = {Qt.Key.Key_Right: 1, Qt.Key.Key_Left: -1}
+        key = Qt.Key(event.key())
+        if key in step:
+            self._move_along(step[key])
+        elif key in side:
+            self._move_across(side[key])
+        elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
+            self._move_along(-(10**6) if key == Qt.Key.Key_Home else 10**6)
+        elif key == Qt.Key.Key_Escape and self._focus is not None:
+            self._clear_focus()
+        else:
+            super().keyPressEvent(event)
+
+    def _move_along(self, by: int) -> None:
+        """Through the blocks of the sweep, then the other claims of each lane."""
+        blocks = self._plan.sweep() + [slot for slot in self._plan.slots if slot.unit and slot.unit.order < 0]
+        if not blocks:
+            return
+        keys = [(slot.lane, slot.unit.key) for slot in blocks if slot.unit]
+        at = keys.index(self._focus) if self._focus in keys else -1
+        lane, key = keys[max(0, min(len(keys) - 1, at + by))]
+        self.focus_block(key, lane)
+
+    def _move_across(self, by: int) -> None:
+        """To the nearest block, in height, of the next lane that has any."""
+        here = self._focus_slot()
+        if here is None:
+            return self._move_along(1)
+        lane = here.lane + by
+        while 0 <= lane < len(self._lanes):
+            blocks = [slot for slot in self._plan.slots if slot.lane == lane and slot.unit]
+            if blocks:
+                y = here.rect.center().y()
+                nearest = min(blocks, key=lambda slot: abs(slot.rect.center().y() - y))
+                return self.focus_block(nearest.unit.key if nearest.unit else "", lane)
+            lane += by
+        return None
+
+    # -- size and theme ------------------------------------------------------------------------------------------
+
+    def resizeEvent(self, _event: QResizeEvent) -> None:
+        self._rearrange()
+        self._update_card()
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
+            self._still = QPixmap()
+            self.update()
+        super().changeEvent(event)
+
+
+def _frame_of(lane: Lane) -> tuple[object, ...]:
+    """What a lane's frame and words are drawn from, its blocks left out."""
+    return lane.title, lane.total, lane.margin, lane.other, lane.limit, lane.over, lane.note, lane.taken

@@ -1,0 +1,348 @@
+"""Draws what stays on the map: lanes, blocks, bands of KV cache, margins, the ruler and the legend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen
+
+from layerlight.core.device import DISK
+from layerlight.ui.arrangement import HEADER, NUMBERS, PAD, RULER, Arrangement, Slot
+from layerlight.ui.controls import draw_words
+from layerlight.ui.icons import draw_icon
+from layerlight.ui.lanes import Lane, Unit
+from layerlight.ui.map_light import chevron, glow
+from layerlight.ui.palette import Theme
+from layerlight.ui.theme import font
+from layerlight.ui.words import duration, of_size, short_size
+
+RIGHT, CENTRE = Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter
+GIB = 2**30
+STEPS = tuple(2**n * 2**20 for n in range(20))
+LEGEND = ("planned", "loading", "resting", "running", "KV cache", "working memory", "margin", "other programs")
+
+
+@dataclass(slots=True)
+class MapPainter:
+    """Paints one arrangement in one theme."""
+
+    plan: Arrangement
+    t: Theme
+    area: QRectF
+
+    def paint(self, p: QPainter) -> None:
+        p.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self.ruler(p)
+        for i in range(len(self.plan.lanes)):
+            self.frame(p, i)
+        for slot in self.plan.slots:
+            if slot.unit is not None:
+                self.unit(p, slot)
+            else:
+                self.rest(p, slot)
+        self.numbers(p)
+        self.routes(p)
+        for slot in self.plan.slots:
+            if slot.kind == "over":
+                self._short(p, slot)
+
+    # -- lanes ---------------------------------------------------------------------------------------------------
+
+    def ruler(self, p: QPainter) -> None:
+        plan, area = self.plan, self.area
+        if plan.folded or not plan.columns or (all(plan.torn) and not any(lane.units for lane in plan.lanes)):
+            return
+        step = next((each for each in STEPS if each * plan.scale >= 44), STEPS[-1])
+        top = plan.columns[0][0].top() + PAD
+        floor = max(self._to_scale(i) for i in range(len(plan.lanes)))
+        right = max(boxes[-1].right() for boxes in plan.columns)
+        n = 0
+        while top + n * step * plan.scale <= floor + 1:
+            y = top + n * step * plan.scale
+            p.setPen(QPen(QColor(self.t.line), 1))
+            p.drawLine(QPointF(area.left() + RULER - 8, y), QPointF(right, y))
+            words = short_size(n * step).replace(".0 ", " ") if n else "0"
+            draw_words(p, QRectF(area.left() - 16, y - 8, RULER + 4, 16), words, self.t.ink3, 10, align=RIGHT)
+            n += 1
+
+    def _to_scale(self, lane: int) -> float:
+        """The y down to which a lane is to scale."""
+        box = self.plan.columns[lane][0]
+        if not self.plan.torn[lane]:
+            return box.bottom() - PAD
+        rects = [slot.rect.bottom() for slot in self.plan.slots if slot.lane == lane and slot.kind == "unit"]
+        return max(rects, default=box.top())
+
+    def frame(self, p: QPainter, i: int) -> None:
+        t, lane, boxes = self.t, self.plan.lanes[i], self.plan.columns[i]
+        box = boxes[0]
+        draw_icon(p, lane.hue, box.left() + 1, box.top() - HEADER + 7, t.place(lane.hue).line)
+        room = boxes[-1].right() - box.left() - 24
+        title = QFontMetricsF(font(13, 600)).elidedText(lane.title, Qt.TextElideMode.ElideRight, room)
+        draw_words(p, QRectF(box.left() + 24, box.top() - HEADER + 4, room, 20), title, t.ink, 13, 600)
+        fitted = QFontMetricsF(font(11)).elidedText(self._detail(lane), Qt.TextElideMode.ElideRight, room + 16)
+        draw_words(p, QRectF(box.left() + 24, box.top() - HEADER + 23, room + 16, 16), fitted, t.ink3, 11)
+        for each in boxes:
+            path = QPainterPath()
+            path.addRoundedRect(each, 8, 8)
+            p.setPen(QPen(QColor(t.line), 1))
+            p.setBrush(QColor(t.well))
+            if self.plan.torn[i]:
+                upper, lower = self._torn(path, i, each)
+                p.drawPath(upper)
+                if not lower.isEmpty():
+                    p.drawPath(lower)
+            else:
+                p.drawPath(path)
+        if lane.note:
+            note = QFontMetricsF(font(11)).elidedText(lane.note, Qt.TextElideMode.ElideRight, room + 64)
+            draw_words(p, QRectF(box.left(), boxes[-1].bottom() + 5, room + 68, 16), note, t.ink2, 11)
+
+    def _detail(self, lane: Lane) -> str:
+        planned = any(each.units for each in self.plan.lanes)
+        if lane.units and lane.place == DISK:
+            return f"{short_size(lane.taken)} read from it"
+        if lane.over:
+            return f"{short_size(lane.used)} wanted of {short_size(lane.total)}"
+        if lane.units:
+            return of_size(lane.used, lane.total) if lane.total else f"{short_size(lane.taken)} of ours"
+        free = "free memory unknown" if lane.free is None else f"{short_size(max(0, lane.free))} free"
+        return "not needed" if planned else free
+
+    def _torn(self, path: QPainterPath, i: int, box: QRectF) -> tuple[QPainterPath, QPainterPath]:
+        """The part above the tear and the part below it; a disk and an unused place have no part below."""
+        lane = self.plan.lanes[i]
+        free = next((slot.rect for slot in self.plan.slots if slot.lane == i and slot.kind == "free"), None)
+        open_ended = lane.place == DISK or (not lane.units and any(each.units for each in self.plan.lanes))
+        if free is None or not box.intersects(free):
+            return path, QPainterPath()
+        y = box.bottom() - 8 if open_ended else free.bottom() - 12
+        upper = path.intersected(_above(box, y))
+        return upper, QPainterPath() if open_ended else path.subtracted(_above(box, y + 7))
+
+    # -- what is no layer ----------------------------------------------------------------------------------------
+
+    def rest(self, p: QPainter, slot: Slot) -> None:
+        t, r, lane = self.t, slot.rect, self.plan.lanes[slot.lane]
+        match slot.kind:
+            case "margin":
+                hatch(p, r.adjusted(0, 1, 0, -1), t.hatch)
+                p.setPen(QPen(QColor(t.ink2), 1.5))
+                p.drawLine(r.topLeft(), r.topRight())
+                if r.height() >= 13:
+                    self._boxed(p, r, f"margin {short_size(slot.size)}")
+            case "other":
+                p.setPen(Qt.PenStyle.NoPen)
+                p.setBrush(QColor(t.other))
+                p.drawRoundedRect(r.adjusted(0, 1, 0, 0), 3, 3)
+                if r.height() >= 13:
+                    draw_words(p, r, f"other programs {short_size(slot.size)}", t.ink, 11, align=CENTRE)
+            case "free":
+                words = "" if slot.size is None else f"{short_size(slot.size)} free"
+                torn = self.plan.torn[slot.lane]
+                if r.height() >= 14 and words and (lane.units or not torn):
+                    draw_words(p, r.translated(0, -7 if torn else 0), words, t.ink3, 11, align=CENTRE)
+            case "limit":
+                p.setPen(QPen(QColor(t.ink), 1.5, Qt.PenStyle.DashLine))
+                p.drawLine(r.topLeft(), r.topRight())
+            case _:
+                p.setPen(QPen(QColor(t.danger), 2))
+                p.drawLine(r.topLeft(), r.topRight())
+
+    def _short(self, p: QPainter, slot: Slot) -> None:
+        """How much does not fit, on the line where the room ends."""
+        words = f"no room: {short_size(slot.size)} short"
+        wide = QFontMetricsF(font(11, 700)).horizontalAdvance(words) + 20
+        box = QRectF(slot.rect.center().x() - wide / 2, slot.rect.top() - 10, wide, 20)
+        p.setPen(QPen(QColor(self.t.danger), 2))
+        p.setBrush(QColor(self.t.panel))
+        p.drawRoundedRect(box, 4, 4)
+        draw_words(p, box, words, self.t.danger, 11, 700, CENTRE)
+
+    def _boxed(self, p: QPainter, r: QRectF, words: str) -> None:
+        wide = QFontMetricsF(font(11)).horizontalAdvance(words) + 12
+        p.fillRect(QRectF(r.center().x() - wide / 2, r.top() + 1.5, wide, r.height() - 2), QColor(self.t.well))
+        draw_words(p, r, words, self.t.ink2, 11, align=CENTRE)
+
+    # -- blocks --------------------------------------------------------------------------------------------------
+
+    def unit(self, p: QPainter, slot: Slot) -> None:
+        """Outline: planned. Part filled: loading. Solid: resting."""
+        unit = slot.unit
+        if unit is None:
+            return
+        hue = self._hue(slot)
+        high = slot.rect.height()
+        gap = 1.0 if high >= 6 else 0.4 if high >= 3 else 0.0
+        r = slot.rect.adjusted(0, gap / 2, 0, -gap / 2)
+        corner = 3 if r.height() >= 12 else 2 if r.height() >= 6 else 0
+        body = QRectF(r)
+        if unit.kv and unit.size and unit.kind == "layer":
+            band = max(3.0, r.width() * unit.kv / unit.size)
+            body.setRight(r.right() - band - 1)
+            strength = 0.62 if unit.state == "resting" else 0.34
+            p.fillRect(QRectF(body.right() + 1, r.top(), band, r.height()), self.t.tint(hue, strength))
+        if unit.kind == "berth":
+            self._berth(p, r)
+        elif slot.beyond:
+            draw_beyond(p, body, self.t, corner)
+        else:
+            draw_body(p, body, unit.state, hue, self.t, corner, unit.fill, pale=unit.kind in ("kv", "working"))
+        if not slot.beyond:
+            self._words(p, body, unit, hue)
+
+    def _hue(self, slot: Slot) -> str:
+        """Unified memory is one lane with two claims: what the CPU runs keeps the CPU's colour."""
+        if slot.unit and slot.unit.runs_on == "cpu" and slot.unit.rests_on != DISK:
+            return "ram"
+        return self.plan.lanes[slot.lane].hue
+
+    def _berth(self, p: QPainter, r: QRectF) -> None:
+        p.setPen(QPen(QColor(self.t.ram.line), 1.2, Qt.PenStyle.DashLine))
+        p.setBrush(self.t.tint("ram", 0.07))
+        p.drawRoundedRect(r.adjusted(0.6, 0.6, -0.6, -0.6), 3, 3)
+
+    def _words(self, p: QPainter, r: QRectF, unit: Unit, hue: str) -> None:
+        t, high = self.t, r.height()
+        solid = unit.state == "resting" and unit.kind in ("layer", "table")
+        colour = t.place(hue).text if solid else t.place(hue).line
+        if unit.carried and unit.kind == "layer" and high >= 8 and unit.state != "loading":
+            chevron(p, QPointF(r.left() + 8, r.center().y()), colour, flip=False)
+        if high < 13:
+            return
+        if unit.kind == "layer":
+            if unit.state == "loading":
+                draw_words(p, r.adjusted(8, 0, -8, 0), f"{unit.fill:.0%}", t.place(hue).text, 11, 600)
+        elif r.width() > 90:
+            size = f"  {short_size(unit.size)}" if unit.order < 0 and r.width() > 150 else ""
+            draw_words(p, r.adjusted(8, 0, -8, 0), unit.label + size, colour, 11, 500)
+        if unit.seconds and unit.state != "loading" and r.width() > 70 and (unit.kind == "layer" or r.width() > 150):
+            draw_words(p, r.adjusted(0, 0, -7, 0), duration(unit.seconds), colour, 11, align=RIGHT)
+
+    def numbers(self, p: QPainter) -> None:
+        """Layer numbers in the lane's own margin, like line numbers; thinned when rows are low."""
+        rows = [slot for slot in self.plan.slots if slot.unit is not None and slot.unit.kind == "layer"]
+        low = min((slot.rect.height() for slot in rows), default=13.0)
+        every = next((k for k in (1, 2, 5, 10, 20, 50, 100, 200) if k * low >= 12), 500)
+        for slot in rows:
+            self.number(p, slot, every)
+
+    def number(self, p: QPainter, slot: Slot, every: int) -> None:
+        if slot.unit is None or slot.unit.index is None or slot.unit.index % every:
+            return
+        r = QRectF(slot.rect.left() - NUMBERS, slot.rect.center().y() - 8, NUMBERS - 6, 16)
+        draw_words(p, r, str(slot.unit.index), self.t.ink3, 10, align=RIGHT)
+
+    # -- the sweep -----------------------------------------------------------------------------------------------
+
+    def routes(self, p: QPainter) -> None:
+        """Where the sweep hands over from one place to another: thin lines, only at the crossings."""
+        steps = [slot for slot in self.plan.sweep() if slot.unit and not slot.unit.carried]
+        for before, after in pairwise(steps):
+            if before.lane != after.lane:
+                self._hop(p, before, after)
+
+    def _hop(self, p: QPainter, before: Slot, after: Slot) -> None:
+        t, forward = self.t, after.lane > before.lane
+        a = QPointF(before.rect.right() + PAD if forward else before.rect.left() - NUMBERS, before.rect.center().y())
+        b = QPointF(after.rect.left() - NUMBERS if forward else after.rect.right() + PAD, after.rect.center().y())
+        side = 1 if forward else -1
+        path = QPainterPath(a)
+        if abs(after.lane - before.lane) > 1:
+            sky = self.area.top() + HEADER - 5
+            turn = QPointF(a.x() + 52 * side, sky)
+            path.cubicTo(QPointF(a.x() + 34 * side, a.y()), QPointF(a.x() + 20 * side, sky), turn)
+            path.lineTo(b.x() - 52 * side, sky)
+            path.cubicTo(QPointF(b.x() - 20 * side, sky), QPointF(b.x() - 34 * side, b.y()), b)
+        else:
+            reach = abs(b.x() - a.x()) * 0.55 * side
+            path.cubicTo(QPointF(a.x() + reach, a.y()), QPointF(b.x() - reach, b.y()), b)
+        p.setPen(QPen(QColor(t.edge), 1.4))
+        p.setBrush(Qt.BrushStyle.NoBrush)
+        p.drawPath(path)
+        p.setBrush(QColor(t.window))
+        p.drawEllipse(a, 2.6, 2.6)
+        chevron(p, QPointF(b.x() - 3 * side, b.y()), t.edge, flip=forward)
+
+
+def _above(box: QRectF, y: float) -> QPainterPath:
+    """All of a box above a zigzag at `y`."""
+    path = QPainterPath(QPointF(box.left() - 2, box.top() - 2))
+    path.lineTo(box.right() + 2, box.top() - 2)
+    teeth = max(4, round(box.width() / 10))
+    for i in range(teeth, -1, -1):
+        path.lineTo(box.left() - 2 + (box.width() + 4) * i / teeth, y + (4 if i % 2 else 0))
+    path.closeSubpath()
+    return path
+
+
+def draw_body(
+    p: QPainter, r: QRectF, state: str, hue: str, t: Theme, corner: float, fill: float = 1.0, pale: bool = False
+) -> None:
+    """A block in one of its states, each readable without colour."""
+    if state == "resting":
+        p.setPen(QPen(t.tint(hue, 0.7), 1) if pale else QPen(Qt.PenStyle.NoPen))
+        p.setBrush(t.tint(hue, 0.28) if pale else QColor(t.place(hue).fill))
+        p.drawRoundedRect(r.adjusted(0.5, 0.5, -0.5, -0.5) if pale else r, corner, corner)
+        return
+    p.setPen(QPen(t.tint(hue, 0.85 if r.height() > 5 else 0.5), 1))
+    p.setBrush(t.tint(hue, 0.20 if pale else 0.09))
+    p.drawRoundedRect(r.adjusted(0.5, 0.5, -0.5, -0.5), corner, corner)
+    if state == "loading":
+        p.save()
+        p.setClipRect(QRectF(r.left(), r.top(), r.width() * fill, r.height()), Qt.ClipOperation.IntersectClip)
+        p.setPen(Qt.PenStyle.NoPen)
+        p.setBrush(QColor(t.place(hue).fill))
+        p.drawRoundedRect(r, corner, corner)
+        p.restore()
+
+
+def draw_beyond(p: QPainter, r: QRectF, t: Theme, corner: float) -> None:
+    """A block that has no room: dashed, in the colour of failure."""
+    colour = QColor(t.danger)
+    p.setPen(QPen(colour, 1, Qt.PenStyle.DashLine))
+    colour.setAlphaF(0.06)
+    p.setBrush(colour)
+    p.drawRoundedRect(r.adjusted(0.5, 0.5, -0.5, -0.5), corner, corner)
+
+
+def hatch(p: QPainter, rect: QRectF, colour: QColor | str, step: float = 5, width: float = 1.2) -> None:
+    """45° lines: the texture of memory that must stay empty, and of waiting."""
+    p.save()
+    p.setClipRect(rect, Qt.ClipOperation.IntersectClip)
+    p.setPen(QPen(QColor(colour), width))
+    x = rect.left() - rect.height() + (-(rect.left() - rect.bottom())) % step
+    while x < rect.right():
+        p.drawLine(QPointF(x, rect.bottom()), QPointF(x + rect.height(), rect.top()))
+        x += step
+    p.restore()
+
+
+def draw_legend(p: QPainter, area: QRectF, hue: str, t: Theme) -> None:
+    """What the drawings mean, in one line; what has no room is left out from the end."""
+    x, y = area.left(), area.center().y()
+    measure = QFontMetricsF(font(11))
+    for name in LEGEND:
+        wide = 25 + measure.horizontalAdvance(name) + 15
+        if x + wide > area.right() + 15:
+            return
+        box = QRectF(x, y - 6, 20, 12)
+        match name:
+            case "running":
+                glow(p, box, t, 3)
+            case "margin":
+                hatch(p, box, t.hatch, 4)
+            case "other programs":
+                p.setPen(Qt.PenStyle.NoPen)
+                p.setBrush(QColor(t.other))
+                p.drawRoundedRect(box, 3, 3)
+            case "KV cache":
+                p.fillRect(box.adjusted(6, 0, -6, 0), t.tint(hue, 0.62))
+            case "working memory":
+                draw_body(p, box, "resting", hue, t, 3, pale=True)
+            case _:
+                draw_body(p, box, name, hue, t, 3, 0.5)
+        draw_words(p, QRectF(x + 25, y - 9, 130, 18), name, t.ink2, 11)
+        x += wide

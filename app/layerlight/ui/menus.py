@@ -1,0 +1,109 @@
+"""The menus: every action of the window with its name and shortcut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtGui import QAction, QActionGroup, QKeySequence
+from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
+
+SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
+    "open": QKeySequence.StandardKey.Open,
+    "starter": "Ctrl+G",
+    "quit": QKeySequence.StandardKey.Quit,
+    "load": "Ctrl+L",
+    "unload": "Ctrl+U",
+    "stop": "Ctrl+.",
+    "survey": QKeySequence.StandardKey.Refresh,
+    "new_chat": QKeySequence.StandardKey.New,
+    "show_plan": "Ctrl+1",
+    "show_chat": "Ctrl+2",
+    "log": "Ctrl+Shift+L",
+}
+WORDS = {
+    "open": "Open a model folder…",
+    "starter": "Get the starter model",
+    "quit": "Quit",
+    "load": "Load as planned",
+    "unload": "Unload",
+    "stop": "Stop",
+    "survey": "Look at this machine again",
+    "new_chat": "New chat",
+    "show_plan": "Plan",
+    "show_chat": "Chat",
+    "log": "Log",
+    "about": "About Layerlight",
+}
+MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("&File", ("open", "recent", "starter", "-", "quit")),
+    ("&Model", ("load", "unload", "stop", "-", "survey")),
+    ("&Chat", ("new_chat",)),
+    ("&View", ("show_plan", "show_chat", "log", "-", "theme")),
+    ("&Help", ("about",)),
+)
+THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}
+
+
+class Menus:
+    """Builds the menu bar from a table; `do` holds what each key does."""
+
+    def __init__(self, parent: QWidget, do: dict[str, Callable[[], object]], theme: Callable[[str], None]) -> None:
+        self.bar = QMenuBar(parent)
+        self.actions: dict[str, QAction] = {}
+        self.recent = QMenu("Open before", self.bar)
+        self.recent.setTitle("Opened before")
+        self._themes = QActionGroup(self.bar)
+        for title, keys in MENUS:
+            menu = self.bar.addMenu(title)
+            for key in keys:
+                match key:
+                    case "-":
+                        menu.addSeparator()
+                    case "recent":
+                        menu.addMenu(self.recent)
+                    case "theme":
+                        self._add_themes(menu.addMenu("Theme"), theme)
+                    case _:
+                        menu.addAction(self._action(key, do[key], parent))
+
+    def choose_theme(self, choice: str) -> None:
+        for action in self._themes.actions():
+            action.setChecked(action.data() == choice)
+
+    def show_recent(self, folders: tuple[str, ...], open_folder: Callable[[str], None]) -> None:
+        self.recent.clear()
+        for folder in folders:
+            action = self.recent.addAction(Path(folder).name or folder)
+            action.setToolTip(folder)
+            action.triggered.connect(partial(_call, open_folder, folder))
+        self.recent.setEnabled(bool(folders))
+
+    def _action(self, key: str, do: Callable[[], object], parent: QWidget) -> QAction:
+        action = QAction(WORDS[key], parent)
+        if key in SHORTCUTS:
+            action.setShortcut(QKeySequence(SHORTCUTS[key]))
+        if key == "about":
+            action.setMenuRole(QAction.MenuRole.AboutRole)
+        if key == "quit":
+            action.setMenuRole(QAction.MenuRole.QuitRole)
+        action.triggered.connect(partial(_run, do))
+        self.actions[key] = action
+        return action
+
+    def _add_themes(self, menu: QMenu, theme: Callable[[str], None]) -> None:
+        for key, words in THEMES.items():
+            action = menu.addAction(words)
+            action.setCheckable(True)
+            action.setData(key)
+            action.triggered.connect(partial(_call, theme, key))
+            self._themes.addAction(action)
+
+
+def _call(do: Callable[[str], None], value: str, _checked: bool = False) -> None:
+    do(value)
+
+
+def _run(do: Callable[[], object], _checked: bool = False) -> None:
+    do()

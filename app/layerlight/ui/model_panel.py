@@ -1,0 +1,140 @@
+"""The left panel: the model's facts, and a card for each device."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Slot
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from layerlight.core.messages import LayerRan, TextProduced
+from layerlight.core.model import LayerKind, Model
+from layerlight.core.state import State
+from layerlight.ui.controls import Elided, button, column, label, row, rule
+from layerlight.ui.device_card import DeviceCard
+from layerlight.ui.lanes import lanes_of, shown_plan
+from layerlight.ui.session import Session
+from layerlight.ui.words import count, plural, short_size
+
+WIDTH = 280
+
+
+class ModelPanel(QFrame):
+    """What is opened, and the machine it meets."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.setObjectName("panel")
+        self.setFixedWidth(WIDTH)
+        self._session = session
+        self._prefer_next = False
+        self._shown: tuple[tuple[str, str], ...] = ()
+        self._cards: list[DeviceCard] = []
+        self._name = Elided("", size=20, weight=600)
+        self._facts = QGridLayout()
+        self._facts.setContentsMargins(0, 0, 0, 0)
+        self._facts.setVerticalSpacing(5)
+        self._facts.setHorizontalSpacing(8)
+        self._facts.setColumnStretch(1, 1)
+        self._devices = QVBoxLayout()
+        self._devices.setSpacing(8)
+        self._warnings = label("", "3", wrap=True)
+        again = button("Look at this machine again", "link")
+        again.clicked.connect(session.survey)
+        inner = QWidget()
+        inner.setLayout(
+            column(
+                label("Model", "head"), self._name, self._facts, 8, rule(), 8, label("This machine", "head"),
+                self._devices, self._warnings, None, margins=(16, 16, 16, 8),
+            )
+        )  # fmt: skip
+        area = QScrollArea()
+        area.setWidget(inner)
+        area.setWidgetResizable(True)
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.viewport().setAutoFillBackground(False)
+        inner.setAutoFillBackground(False)
+        outer = column(gap=0)
+        outer.addWidget(area, 1)
+        outer.addLayout(row(again, None, margins=(16, 4, 16, 12)))
+        self.setLayout(outer)
+        session.changed.connect(self._changed)
+        self._update()
+
+    @property
+    def cards(self) -> list[DeviceCard]:
+        return self._cards
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        return self._shown
+
+    def prefer_next(self, prefer: bool) -> None:
+        self._prefer_next = prefer
+        self._update()
+
+    @Slot(object, object)
+    def _changed(self, _state: State, event: object) -> None:
+        if not isinstance(event, LayerRan | TextProduced):
+            self._update()
+
+    def _update(self) -> None:
+        state = self._session.state
+        plan = shown_plan(state, self._prefer_next)
+        model = plan.model if plan is not None else state.model
+        loaded_as = plan.wishes.quantization or plan.dtype if plan is not None else ""
+        facts = facts_of(model, loaded_as) if model is not None else ()
+        if facts != self._shown:
+            self._shown = facts
+            self._name.say(model.name or model.folder if model else "")
+            self._write_facts(facts)
+        lanes = lanes_of(state, self._prefer_next)
+        if [card.lane.place for card in self._cards] != [lane.place for lane in lanes]:
+            self._rebuild_cards()
+        for card, lane in zip(self._cards, lanes, strict=True):
+            if card.lane != lane:
+                card.show_lane(lane)
+        words = " ".join(state.machine.warnings) if state.machine else ""
+        if words != self._warnings.text():
+            self._warnings.setText(words)
+        self._warnings.setVisible(bool(words))
+
+    def _rebuild_cards(self) -> None:
+        for card in self._cards:
+            self._devices.removeWidget(card)
+            card.deleteLater()
+        self._cards = [DeviceCard(lane) for lane in lanes_of(self._session.state, self._prefer_next)]
+        for card in self._cards:
+            self._devices.addWidget(card)
+
+    def _write_facts(self, facts: tuple[tuple[str, str], ...]) -> None:
+        while (item := self._facts.takeAt(0)) is not None:
+            if isinstance(widget := item.widget(), QLabel):
+                widget.hide()
+                widget.deleteLater()
+        for i, (name, value) in enumerate(facts):
+            self._facts.addWidget(label(name, "3"), i, 0)
+            self._facts.addWidget(Elided(value, size=12), i, 1)
+
+
+def facts_of(model: Model, loaded_as: str = "") -> tuple[tuple[str, str], ...]:
+    """(name, value) of what people ask about a model first."""
+    facts = [("Kind", model.kind.value), ("Architecture", model.architecture or "unknown")]
+    if model.parameters:
+        facts.append(("Parameters", count(model.parameters)))
+    decoders = [layer for layer in model.layers if layer.kind is LayerKind.DECODER]
+    if decoders:
+        facts.append(("Layers", f"{len(decoders)} × {count(decoders[0].parameters)}"))
+    shape = model.shape
+    if shape is not None:
+        facts.append(("Attention", f"{shape.heads} heads, {shape.key_value_heads} for KV"))
+        if shape.experts:
+            facts.append(("Experts", f"{shape.experts}, {shape.experts_per_token or '?'} a token"))
+    if model.size:
+        facts.append(("On disk", f"{short_size(model.size)}, {plural(len(model.files) or 1, 'file')}"))
+    stored = model.quantization or model.dtype
+    if stored:
+        facts.append(("Stored as", stored))
+    if loaded_as:
+        facts.append(("Loaded as", loaded_as))
+    if model.context_length:
+        facts.append(("Made for", f"{model.context_length:,} tokens"))
+    return tuple(facts)

@@ -1,0 +1,270 @@
+"""The plan's levers: precision, context, and a limit for each place; every move plans again at once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QFrame, QScrollArea, QSlider, QVBoxLayout, QWidget
+
+from layerlight.core import memory
+from layerlight.core.device import DISK, Device
+from layerlight.core.messages import LayerRan, MemoryMeasured, TextProduced
+from layerlight.core.model import LayerKind
+from layerlight.core.plan import Plan
+from layerlight.core.state import State
+from layerlight.ui.controls import Check, Segments, button, column, label, retone, row, rule
+from layerlight.ui.limit_control import LimitControl
+from layerlight.ui.session import Session
+from layerlight.ui.words import short_size
+
+WIDTH = 320
+PRECISIONS = {"full": None, "int8": "int8", "nf4": "nf4"}
+SHORTEST = 256
+
+
+class PlanPanel(QFrame):
+    """Changes the session's settings; the plan, the map and the verdict follow."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.setObjectName("panel")
+        self.setFixedWidth(WIDTH)
+        self._session = session
+        self._limits: dict[str, LimitControl] = {}
+        self._rooms: tuple[object, ...] = ()
+        self._shown_absent: tuple[str, ...] = ()
+        self._build()
+        session.changed.connect(self._changed)
+        self._update()
+
+    @property
+    def limits(self) -> dict[str, LimitControl]:
+        """The limit controls by place."""
+        return self._limits
+
+    @property
+    def precision(self) -> Segments:
+        return self._precision
+
+    @property
+    def context(self) -> QSlider:
+        return self._context
+
+    @property
+    def shortfall(self) -> str:
+        return self._shortfall.text()
+
+    def _build(self) -> None:
+        self._precision = Segments((("full", "16-bit"), ("int8", "8-bit"), ("nf4", "4-bit")), "Precision")
+        self._precision.chosen.connect(self._choose_precision)
+        self._precision_note = label("", "3", wrap=True)
+        self._context = QSlider(Qt.Orientation.Horizontal)
+        self._context.setAccessibleName("Context in tokens")
+        self._context.valueChanged.connect(self._choose_context)
+        self._context_value = label("", size=13, weight=600)
+        self._context_note = label("", "3", wrap=True)
+        self._places = QVBoxLayout()
+        self._places.setSpacing(10)
+        self._absent = QVBoxLayout()
+        self._absent.setSpacing(6)
+        self._disk = Check("Layers may rest on disk")
+        self._disk.toggled.connect(self._choose_disk)
+        self._disk_note = label("", "3", wrap=True)
+        self._shortfall = label("", "bad", wrap=True)
+        self._ties = label("", "3", wrap=True)
+        inner = QWidget()
+        inner.setLayout(
+            column(
+                label("Plan", "head"), self._precision, self._precision_note, 4,
+                column(row(label("Context"), None, self._context_value), self._context, self._context_note, gap=2), 4,
+                self._places, 2, column(self._disk, self._disk_note, gap=2), self._absent, self._shortfall, 4,
+                rule(), self._ties, None, margins=(16, 16, 16, 12),
+            )
+        )  # fmt: skip
+        area = QScrollArea()
+        area.setWidget(inner)
+        area.setWidgetResizable(True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.viewport().setAutoFillBackground(False)
+        inner.setAutoFillBackground(False)
+        self.setLayout(column(area, gap=0))
+
+    # -- what a person moves -------------------------------------------------------------------------------------
+
+    @Slot(str)
+    def _choose_precision(self, key: str) -> None:
+        self._session.change_settings(quantization=PRECISIONS[key])
+
+    @Slot(int)
+    def _choose_context(self, value: int) -> None:
+        self._session.change_settings(context=self._tokens(value))
+
+    @Slot(bool)
+    def _choose_disk(self, allowed: bool) -> None:
+        self._session.set_limit(DISK, None if allowed else 0)
+
+    def _choose_limit(self, place: str, limit: int | None) -> None:
+        self._session.set_limit(place, limit)
+
+    def _forget(self, place: str, _checked: bool = False) -> None:
+        self._session.set_limit(place, None)
+
+    # -- what the session says -----------------------------------------------------------------------------------
+
+    @Slot(object, object)
+    def _changed(self, _state: State, event: object) -> None:
+        if not isinstance(event, LayerRan | TextProduced | MemoryMeasured):
+            self._update()
+
+    def _update(self) -> None:
+        session, state = self._session, self._session.state
+        machine, model = state.machine, state.model
+        if machine is None or model is None:
+            return
+        self.setEnabled(not session.busy)
+        self._update_places(state)
+        self._update_absent()
+        reason = f"The files are quantised already ({model.quantization})." if model.quantization else ""
+        for key in ("int8", "nf4"):
+            self._precision.allow(key, reason)
+        width = 32 if model.dtype == "float32" else 16
+        self._precision.button("full").setText("As it is" if model.quantization else f"{width}-bit")
+        chosen = None if model.quantization else session.settings.quantization
+        self._precision.choose(next(key for key, value in PRECISIONS.items() if value == chosen))
+        self._precision_note.setText(reason or (_precision_words(state.plan) if state.plan else ""))
+        self._update_context(state)
+        self._update_shortfall(state)
+
+    def _update_places(self, state: State) -> None:
+        machine, limits = state.machine, dict(self._session.settings.limits)
+        if machine is None:
+            return
+        rooms = [(each, *_room(each)) for each in machine.devices if each.id != DISK and not _pooled(each, state)]
+        key = tuple((device.id, device.name) for device, _, _ in rooms)
+        if key != self._rooms:
+            self._rooms = key
+            for control in self._limits.values():
+                self._places.removeWidget(control)
+                control.deleteLater()
+            self._limits = {
+                device.id: LimitControl(device.name or device.id, most, left) for device, most, left in rooms
+            }
+            for place, control in self._limits.items():
+                self._places.addWidget(control)
+                control.changed.connect(partial(self._choose_limit, place))
+        for device, most, left in rooms:
+            self._limits[device.id].show_room(most, left)
+            if self._limits[device.id].limit != limits.get(device.id):
+                self._limits[device.id].show_limit(limits.get(device.id))
+        self._disk.blockSignals(True)
+        self._disk.setChecked(limits.get(DISK) != 0)
+        self._disk.blockSignals(False)
+        self._disk.setVisible(machine.has(DISK))
+        quantized = bool(self._session.settings.quantization) and not (state.model and state.model.quantization)
+        self._disk.setEnabled(not quantized)
+        self._disk_note.setText("Quantised weights can’t be left on disk." if quantized else "")
+        self._disk_note.setVisible(quantized)
+
+    def _update_absent(self) -> None:
+        """Limits for places of another machine: shown as absent, never used."""
+        absent = self._session.absent_limits
+        if absent == self._shown_absent:
+            return
+        self._shown_absent = absent
+        while (item := self._absent.takeAt(0)) is not None:
+            if widget := item.widget():
+                widget.hide()
+                widget.deleteLater()
+        limits = dict(self._session.settings.limits)
+        for place in absent:
+            line = QWidget()
+            forget = button("Forget", "quiet")
+            forget.clicked.connect(partial(self._forget, place))
+            words = f"{place} is not on this machine. Its limit of {short_size(limits[place])} is not used."
+            said = label(words, "3", wrap=True)
+            inner = row()
+            inner.addWidget(said, 1)
+            inner.addWidget(forget)
+            line.setLayout(inner)
+            self._absent.addWidget(line)
+
+    def _update_context(self, state: State) -> None:
+        longest = _longest(state)
+        self._context.blockSignals(True)
+        self._context.setRange(0, self._step(longest))
+        current = self._session.context
+        if self._tokens(self._context.value()) != current:
+            self._context.setValue(self._step(current))
+        self._context.blockSignals(False)
+        self._context_value.setText(f"{current:,} tokens")
+        cache = sum(use.kv for use in state.plan.prediction.places) if state.plan else 0
+        room = f"{short_size(cache)} of KV cache. " if cache else ""
+        known = state.model is not None and state.model.context_length is not None
+        self._context_note.setText(f"{room}{longest:,} is the model’s longest" if known else room.strip())
+
+    def _tokens(self, value: int) -> int:
+        """Eight steps for each doubling, from `SHORTEST` up."""
+        longest = _longest(self._session.state)
+        if longest <= SHORTEST:
+            return longest
+        whole, eighth = divmod(value, 8)
+        doubled: int = SHORTEST * 2**whole
+        return min(longest, doubled + doubled * eighth // 8)
+
+    def _step(self, tokens: int) -> int:
+        """The slider's position for a number of tokens: the last whose tokens are not more, or the next beyond."""
+        value = 0
+        while self._tokens(value) < tokens:
+            value += 1
+        return value
+
+    def _update_shortfall(self, state: State) -> None:
+        problem, plan = self._session.problem, state.plan
+        words = ""
+        if problem is not None:
+            words = f"{problem.title}: {problem.message} {problem.hint}"
+        elif plan is not None and not plan.fits:
+            tight = [use for use in plan.prediction.places if use.over]
+            words = " ".join(
+                f"{plan.machine.device(use.place).name} needs {short_size(use.used)} and may use"
+                f" {short_size(use.capacity)}: {short_size(use.over)} are missing."
+                for use in tight
+            )
+        self._shortfall.setText(words)
+        self._shortfall.setVisible(bool(words))
+        fits = plan is not None and plan.fits
+        self._ties.setText("The fastest plan found within these limits." if fits else "Move a lever until it fits.")
+        retone(self._ties, "tone", "3")
+
+
+def _longest(state: State) -> int:
+    """Tokens that the model was made for; where nobody knows, as many as most models of today."""
+    return (state.model.context_length if state.model else None) or 131072
+
+
+def _pooled(device: Device, state: State) -> bool:
+    """RAM that an accelerator shares: one pool, one lever."""
+    machine = state.machine
+    return machine is not None and any(each.shares_memory_with == device.id for each in machine.devices)
+
+
+def _room(device: Device) -> tuple[int, int]:
+    """(bytes the plan may use without a limit, bytes kept free)."""
+    margin = memory.margin(device)
+    size = device.free if device.free is not None else device.total
+    return max(0, (size or 0) - margin), margin
+
+
+def _precision_words(plan: Plan) -> str:
+    total = sum(placement.size for placement in plan.placements)
+    words = f"{short_size(total)} of weights in {plan.wishes.quantization or plan.dtype}"
+    if not plan.wishes.quantization:
+        return words
+    kept = [
+        placement for placement in plan.placements if placement.dtype != plan.wishes.quantization and placement.size
+    ]
+    kinds = {plan.model.layer(placement.layer).kind for placement in kept} - {LayerKind.NORM}
+    names = " and ".join(sorted(str(kind.value) for kind in kinds))
+    return f"{words}; {names or 'nothing'} stays in {plan.dtype}"

@@ -1,0 +1,118 @@
+"""The working view: facts at the left, the map in the middle, plan, chat or log at the right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import QFrame, QStackedWidget, QWidget
+
+from layerlight.core.messages import EngineStopped, LayerRan, ModelInspected, ModelLoaded, TextProduced
+from layerlight.core.state import State
+from layerlight.ui.chat_panel import ChatPanel
+from layerlight.ui.controls import Segments, column, label, row, rule
+from layerlight.ui.layer_map import LayerMap
+from layerlight.ui.log_panel import LogPanel
+from layerlight.ui.model_panel import ModelPanel
+from layerlight.ui.plan_panel import PlanPanel
+from layerlight.ui.session import Session
+from layerlight.ui.time_strip import TimeStrip
+from layerlight.ui.verdict_bar import VerdictBar
+
+
+class WorkPanel(QWidget):
+    """Swaps the plan for the chat when a model has been loaded; a person may swap them at any time."""
+
+    acted = Signal(str)
+
+    def __init__(self, session: Session, log: Path) -> None:
+        super().__init__()
+        self._session = session
+        self.verdict = VerdictBar(session)
+        self.verdict.acted.connect(self.acted)
+        self.facts = ModelPanel(session)
+        self.map = LayerMap(session)
+        self.strip = TimeStrip(session)
+        self.plan = PlanPanel(session)
+        self.chat = ChatPanel(session)
+        self.log = LogPanel(log)
+        self.log.closed.connect(self._close_log)
+        self._before_log = "plan"
+        self._title = label("", size=14, weight=600)
+        self.sides = Segments((("plan", "Plan"), ("chat", "Chat")), "Side panel")
+        self.sides.chosen.connect(self.show_side)
+        self._pages = QStackedWidget()
+        for page in (self.plan, self.chat, self.log):
+            self._pages.addWidget(page)
+        self._pages.currentChanged.connect(self._fit_side)
+        self._fit_side()
+        head = QFrame()
+        head.setFixedHeight(44)
+        head.setLayout(row(self._title, None, self.sides, margins=(16, 8, 16, 4)))
+        middle = column(head, gap=0)
+        middle.addWidget(self.map, 1)
+        middle.addWidget(self.strip)
+        body = row(self.facts, rule(vertical=True), gap=0)
+        body.addLayout(middle, 1)
+        body.addWidget(rule(vertical=True))
+        body.addWidget(self._pages)
+        outer = column(self.verdict, rule(), gap=0)
+        outer.addLayout(body, 1)
+        self.setLayout(outer)
+        session.changed.connect(self._changed)
+        self.show_side("plan")
+
+    @property
+    def side(self) -> str:
+        """`plan`, `chat` or `log`: what the right side shows."""
+        return ("plan", "chat", "log")[self._pages.currentIndex()]
+
+    @property
+    def title(self) -> str:
+        return self._title.text()
+
+    @Slot(str)
+    def show_side(self, side: str) -> None:
+        if side == "log":
+            self._before_log = self.side if self.side != "log" else self._before_log
+            self.log.read()
+        else:
+            self.sides.choose(side)
+        self._pages.setCurrentIndex(("plan", "chat", "log").index(side))
+        self._update_preference()
+
+    @Slot()
+    def _close_log(self) -> None:
+        self.show_side(self._before_log)
+
+    @Slot()
+    def _fit_side(self) -> None:
+        page = self._pages.currentWidget()
+        if page is not None:
+            self._pages.setFixedWidth(page.minimumWidth())
+
+    @Slot(object, object)
+    def _changed(self, _state: State, event: object) -> None:
+        match event:
+            case LayerRan() | TextProduced():
+                return
+            case ModelLoaded():
+                self.show_side("chat")
+                self.chat.entry.setFocus()
+            case ModelInspected() | EngineStopped():
+                self.show_side("plan")
+                self.map.setFocus(Qt.FocusReason.OtherFocusReason)
+            case _:
+                self._update_preference()
+
+    def _update_preference(self) -> None:
+        """While the plan's levers are moved for a next load, map and verdict show that plan, and say so."""
+        session = self._session
+        loaded = session.state.loaded_plan is not None
+        following = self.side == "plan" and loaded and not session.plan_is_loaded and not session.busy
+        for part in (self.verdict, self.facts, self.map, self.strip):
+            part.prefer_next(following)
+        if following:
+            self._title.setText("Where the layers would live after the next load")
+        else:
+            self._title.setText("Where the layers live" if loaded else "Where the layers would live")
