@@ -44,6 +44,8 @@ REQUESTS: tuple[Request, ...] = (
     StopRequest(),
     QuitRequest(),
     LoadRequest("/模型 é 📦", PLAN.placements, "bfloat16", 128, quantization="nf4"),
+    LoadRequest("/models/\udce9t\udce9", (), "bfloat16", 128),
+    TextRequest((ChatMessage("user", "F15: half \ud83d an emoji, \udd16 and 🤖"),), seed=1),
     TextRequest((ChatMessage("user", "line\nbreak 🤖 \u2028 \x00"),), seed=2**63 - 1, temperature=0),
 )
 EVENTS: tuple[Event, ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -270,7 +271,9 @@ class ModelUnloaded:
 @dataclass(frozen=True, slots=True)
 class StarterProgressed:
     stage: str
+    """What happens now, in words."""
     done: int
+    """Bytes fetched, unpacked and converted by now, of `total`: it rises over all stages."""
     total: int
     licence: str = ""
 
@@ -346,7 +349,11 @@ _EVENTS = {kind.__name__: kind for kind in get_args(Event)}
 
 def encode(message: Request | Event) -> bytes:
     """One JSON line, newline included: {"is": the type's name, "of": its fields}."""
-    return msgspec.json.encode({"is": type(message).__name__, "of": message}) + b"\n"
+    envelope = {"is": type(message).__name__, "of": message}
+    try:
+        return msgspec.json.encode(envelope) + b"\n"
+    except UnicodeEncodeError:  # half an emoji that was pasted, a folder whose name is no UTF-8
+        return json.dumps(msgspec.to_builtins(envelope)).encode() + b"\n"
 
 
 def decode_request(line: bytes) -> Request:
@@ -363,7 +370,20 @@ def decode_event(line: bytes) -> Event:
 
 def _decode(line: bytes, kinds: dict[str, Any]) -> Any:
     try:
-        envelope = msgspec.json.decode(line)
-        return msgspec.convert(envelope["of"], kinds[envelope["is"]])
+        return _opened(msgspec.json.decode(line), kinds)
+    except msgspec.DecodeError:
+        return _decode_with_halves(line, kinds)
     except (msgspec.MsgspecError, KeyError, TypeError) as error:
         raise ValueError(f"not a message: {line[:80]!r}") from error
+
+
+def _decode_with_halves(line: bytes, kinds: dict[str, Any]) -> Any:
+    """The standard library reads lone surrogates, which msgspec refuses."""
+    try:
+        return _opened(json.loads(line), kinds)
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"not a message: {line[:80]!r}") from error
+
+
+def _opened(envelope: Any, kinds: dict[str, Any]) -> Any:
+    return msgspec.convert(envelope["of"], kinds[envelope["is"]])
