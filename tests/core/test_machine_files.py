@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from layerlight.core import rate_names, speed
 from layerlight.core.device import Device, Machine
 from layerlight.core.errors import BadRequest, LayerlightError, StoreFailed
-from layerlight.core.machine_figures import CONFIDENCES
+from layerlight.core.machine_entry import CONFIDENCES
 from layerlight.core.machine_files import machine_names, machine_text, read_machine, read_machine_file, write_machine
 from layerlight.core.resources import resource_folder
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from layerlight.core.device import Device, Machine
 from layerlight.core.errors import BadRequest, StoreFailed
-from layerlight.core.machine_figures import Entry, MachineFile, fault, machine_file
+from layerlight.core.machine_entry import Entry, fault
+from layerlight.core.machine_figures import MachineFile, machine_file
 from layerlight.core.resources import resource_folder
 
 LARGEST_FILE = 1_000_000
