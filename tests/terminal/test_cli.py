@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from layerlight import __version__, cli
-from layerlight.core.device import Machine
+from layerlight.core.device import Device, Machine
 from layerlight.core.errors import DownloadFailed, LoadFailed, NotFinite, OutOfMemory, Stopped
 from layerlight.core.job import Job
 from layerlight.core.messages import StarterProgressed, StarterReady, StarterRequest
@@ -161,6 +161,13 @@ def test_devices_lists_each_place(layerlight: Command, engine: FakeEngine) -> No
     assert [device["id"] for device in found["devices"]] == ["cuda:0", "cpu", "disk"]
     assert found["devices"][0]["total"] == 8 * 2**30
     assert found["warnings"] == ["A CPU build of torch beside a GPU."]
+
+
+def test_h14_what_can_t_be_read_is_unknown(layerlight: Command, engine: FakeEngine) -> None:
+    engine.machine = Machine((Device("mps", "mps", "Apple M9", None, None, "cpu"), Device("cpu", "cpu", "RAM")))
+    said = layerlight("devices")
+    assert said.out.splitlines()[1].split() == ["mps", "Apple", "M9", "unknown", "unknown", "shared", "with", "cpu"]
+    assert layerlight("devices", "--json").found["devices"][0]["free"] is None
 
 
 def test_inspect_needs_no_engine(layerlight: Command, tiny_folder: Path, engine: FakeEngine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -13,8 +14,8 @@ from layerlight.core.load_request import load_request
 from layerlight.core.messages import ChatMessage, Event, ModelLoaded, Planned, StarterProgressed, TextRequest
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan
-from layerlight.core.state import State, apply
-from layerlight.terminal.lanes import draw
+from layerlight.core.state import Phase, State, apply
+from layerlight.terminal.lanes import ANSWER_LINES, draw
 from layerlight.terminal.screens import LiveScreen, PlainScreen, screen_for
 from tests.core.models import MIB, accelerator, dense, disk, machine, ram
 from tests.terminal.fake_engine import FakeEngine
@@ -90,6 +91,16 @@ def test_the_answer_is_drawn_where_asked_for() -> None:
     states = _states(_plan())
     assert any("Paris is" in "\n".join(_drawn(state, 80, answer=True)) for state in states)
     assert not any("Paris is" in "\n".join(_drawn(state, 80)) for state in states)
+
+
+@pytest.mark.parametrize("answer", ["word " * 4000, "x" * 20_000, "line\n" * 500, "漢字" * 500])
+def test_a_long_answer_leaves_the_lanes_in_sight(answer: str) -> None:
+    plan = _plan()
+    state = replace(_states(plan)[-2], phase=Phase.RUNNING, answer=answer + "end")
+    drawn = _drawn(state, 80, answer=True)
+    assert drawn[0].startswith(plan.places[0])
+    assert len(drawn) <= len(plan.places) + 1 + 2 * ANSWER_LINES
+    assert drawn[-1].endswith("end")
 
 
 def test_the_starter_s_progress_is_a_bar() -> None:

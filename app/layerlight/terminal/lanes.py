@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.console import Group
 from rich.style import Style
 from rich.text import Text
@@ -31,9 +33,16 @@ def draw(state: State, width: int, answer: bool = False) -> Group:
         lines += [_lane(state, plan, place, width) for place in plan.places]
         lines.append(Text(_status(state), style="dim"))
     if answer and state.answer:
-        tail = state.answer.splitlines()[-ANSWER_LINES:]
-        lines.append(Text("\n".join(tail)))
+        lines.append(Text("\n".join(_last_lines(state.answer, width))))
     return Group(*lines)
+
+
+def _last_lines(answer: str, width: int) -> list[str]:
+    """What fits below the lanes: a long paragraph must not push them out of sight."""
+    lines: list[str] = []
+    for line in answer[-ANSWER_LINES * width :].splitlines():
+        lines += textwrap.wrap(line, width) or [""]
+    return lines[-ANSWER_LINES:]
 
 
 def bar(progress: StarterProgressed, width: int) -> Text:
@@ -95,7 +104,8 @@ def _begun(state: State, plan: Plan) -> set[str]:
     """Layers whose weights have been read by what loading said; where they rest is measured when all are there."""
     if state.progress is None:
         return set()
-    return {placement.layer for placement in plan.placements[: state.progress.layers_done]}
+    done = {placement.layer for placement in plan.placements[: state.progress.layers_done]}
+    return done | {state.progress.layer}
 
 
 def _colour(plan: Plan, place: str) -> str:
