@@ -1,6 +1,7 @@
 """Runs one long command: its output is kept, and a line now and then says that it is alive."""
 
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -61,16 +62,18 @@ def _watch(process: "subprocess.Popen[str]", lines: "deque[str]") -> None:
     """Waits for the end; on a terminal one line is rewritten each second, elsewhere a line comes at each heartbeat."""
     live = sys.stderr.isatty()
     pause = 1.0 if live else HEARTBEAT_SECONDS
+    width = shutil.get_terminal_size().columns - 1
     start = time.monotonic()
     while True:
         try:
             process.wait(timeout=pause)
         except subprocess.TimeoutExpired:
             words = f"  {time.monotonic() - start:4.0f} s  {activity(tuple(lines))}"
-            print(f"\r{words[:100]:<100}" if live else words, end="" if live else "\n", file=sys.stderr, flush=True)
+            shown, end = (f"\r{words[:width]:<{width}}", "") if live else (words, "\n")
+            print(shown, end=end, file=sys.stderr, flush=True)
         else:
             if live:
-                print(f"\r{'':<100}\r", end="", file=sys.stderr, flush=True)
+                print(f"\r{'':<{width}}\r", end="", file=sys.stderr, flush=True)
             return
 
 
