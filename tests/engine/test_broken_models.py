@@ -133,7 +133,7 @@ def test_a_pickle_with_code_is_refused_unrun(wrapped: bool, engine: TorchEngine,
         _as_pickle(folder, payload=_Payload(marker))
     else:
         (folder / "model.safetensors").unlink()
-        (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"payload": _Payload(marker)}))
+        (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"payload": _Payload(marker)}, protocol=2))
     with pytest.raises(BrokenModel, match="not run"):
         engine.load(request, Events().job())
     assert not marker.exists()

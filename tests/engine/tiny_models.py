@@ -25,7 +25,8 @@ from layerlight.core.messages import LoadRequest
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Wishes
 
-VOCABULARY = 300
+VOCABULARY = 258
+"""All bytes, a beginning and an end."""
 CHAT = "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}[assistant]"
 
 _SIZES: dict[str, Any] = {
@@ -66,7 +67,7 @@ def byte_tokenizer(chat_template: str | None = None, *, adds_bos: bool = False) 
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=258, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<s>", "</s>"]
+        vocab_size=VOCABULARY, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<s>", "</s>"]
     )
     inner.train_from_iterator([], trainer)
     if adds_bos:

@@ -12,7 +12,7 @@ import torch
 
 from layerlight.core.errors import BadRequest, BrokenModel, MapMismatch, NotAModel
 from layerlight.core.messages import LoadRequest, ModelChecked
-from layerlight.engine.failures import loading_failure
+from layerlight.engine.failures import LIBRARY_FAILURES, loading_failure
 from layerlight.engine.quantizing import is_quantized, quantize_empty, quantized_bytes, unquantized_modules
 
 KV_PROBE = (24, 32)
@@ -82,7 +82,7 @@ def read_config(request: LoadRequest) -> Any:
         )
     try:
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
-    except Exception as error:  # noqa: BLE001 - translated
+    except LIBRARY_FAILURES as error:
         failure = loading_failure(error, folder.name)
     else:
         config._attn_implementation = request.attention
@@ -99,7 +99,7 @@ def empty_model(config: Any, request: LoadRequest) -> Any:
             model = AutoModelForCausalLM.from_config(
                 config, dtype=torch_dtype(request.dtype), trust_remote_code=False, attn_implementation=request.attention
             )
-    except Exception as error:  # noqa: BLE001 - translated
+    except LIBRARY_FAILURES as error:
         failure = loading_failure(error, Path(request.folder).name)
     else:
         model.eval()
@@ -180,10 +180,10 @@ def kv_cache_bytes(model: Any, context: int) -> int:
     """
     try:
         return _cache_bytes(model, context)
-    except Exception:  # noqa: BLE001 - a model that does not run on meta: an estimate from two short lengths
+    except LIBRARY_FAILURES:  # a model that does not run on meta: an estimate from two short lengths
         try:
             short, longer = (_cache_bytes(model, length) for length in KV_PROBE)
-        except Exception:  # noqa: BLE001 - nothing to say about this architecture
+        except LIBRARY_FAILURES:  # nothing to say about this architecture
             return 0
         return short + (longer - short) * max(0, context - KV_PROBE[0]) // (KV_PROBE[1] - KV_PROBE[0])
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import errno
 import re
+from pickle import PickleError, UnpicklingError
 
 import torch
+from safetensors import SafetensorError
 
-from layerlight.core.errors import BrokenModel, LayerlightError, LoadFailed, OutOfMemory, RunFailed, Unexpected
+from layerlight.core.errors import BrokenModel, LayerlightError, LoadFailed, OutOfMemory, RunFailed
+
+LIBRARY_FAILURES: tuple[type[Exception], ...] = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, OSError, PickleError,
+    RuntimeError, SafetensorError, TypeError, ValueError, LayerlightError,
+)  # fmt: skip
+"""What torch and its family raise where they are called; ours pass through among them."""
 
 _MEMORY_WORDS = re.compile(
     r"can't allocate memory|not enough memory|out of memory|Cannot allocate memory", re.IGNORECASE
@@ -32,11 +40,11 @@ def loading_failure(error: Exception, name: str) -> LayerlightError:
             f"There was not enough memory to load {name}: {words}",
             hint="Plan it with a lower limit for that place, a shorter context, or quantised.",
         )
-    if type(error).__name__ == "SafetensorError":
+    if isinstance(error, SafetensorError):
         return BrokenModel(f"A weight file of {name} can't be read: {words}", hint="Download the file again.")
     if isinstance(error, FileNotFoundError):
         return BrokenModel(f"A file of {name} is missing: {words}", hint="Download the missing file.")
-    if type(error).__name__ == "UnpicklingError" or "weights_only" in str(error):
+    if isinstance(error, UnpicklingError) or "weights_only" in str(error):
         return BrokenModel(
             f"A weight file of {name} holds code or is no weight file; it was not run.",
             hint="Look for the same model in safetensors format.",
@@ -52,9 +60,7 @@ def loading_failure(error: Exception, name: str) -> LayerlightError:
             f"{name} brings its own program code, which Layerlight never runs.",
             hint="Look for a version of the model that the transformers library knows by itself.",
         )
-    if isinstance(error, (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError)):
-        return LoadFailed(f"{name} could not be loaded: {words}", hint="The log has the details.")
-    return Unexpected(f"Loading {name} failed: {words}", hint="The log has the details.")
+    return LoadFailed(f"{name} could not be loaded: {words}", hint="The log has the details.")
 
 
 def running_failure(error: Exception) -> LayerlightError:
@@ -66,9 +72,7 @@ def running_failure(error: Exception) -> LayerlightError:
             f"Memory ran out while answering: {first_line(error)}",
             hint="The model is still loaded. Use a shorter prompt or answer, or plan it with a lower limit there.",
         )
-    if isinstance(error, (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError)):
-        return RunFailed(f"The model could not go on: {first_line(error)}", hint="The log has the details.")
-    return Unexpected(f"The run failed: {first_line(error)}", hint="The log has the details.")
+    return RunFailed(f"The model could not go on: {first_line(error)}", hint="The log has the details.")
 
 
 def first_line(error: BaseException) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from layerlight.core.safetensors_header import read_safetensors_header
 from layerlight.core.weight_files import find_weight_files
 from layerlight.engine import file_pages
 from layerlight.engine.checking import CheckedModel, torch_dtype
-from layerlight.engine.failures import loading_failure
+from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
 from layerlight.engine.offload_folder import OffloadFolder
 from layerlight.engine.places import offloaded, place_name, placed_layers
 from layerlight.engine.progress import LoadProgress, reported_by
@@ -43,9 +44,10 @@ class LoadedModel:
     tokenizer: Any
     placed: tuple[PlacedLayer, ...]
     carried: dict[str, Carried]
-    offload: OffloadFolder | None = None
-    config: Any = None
-    places: tuple[str, ...] = field(default=())
+    places: tuple[str, ...]
+    """Where its layers rest and run."""
+    config: Any
+    offload: OffloadFolder | None
 
     def drop(self) -> None:
         """Lets go of weights and of the offload folder."""
@@ -61,33 +63,37 @@ def load_model(request: LoadRequest, checked: CheckedModel, job: Job) -> LoadedM
 
     What a failure leaves behind is only garbage: the caller collects it.
     """
-    name = Path(request.folder).name
-    sizes = dict(checked.checked.layers)
-    resaved = _resaved_bytes(request, checked)
-    progress = LoadProgress(job, sizes, checked.entry_layers, _page_releaser(request))
-    offload = _offload_folder(request, resaved)
+    progress = LoadProgress(job, dict(checked.checked.layers), checked.entry_layers, _page_releaser(request))
+    offload = _offload_folder(request, _resaved_bytes(request, checked))
+    loaded: LoadedModel | None = None
     failure: LayerlightError
-    model: Any = None
     try:
-        progress.tell("Reading the tokenizer")
-        tokenizer = load_tokenizer(request.folder)
-        job.check()
-        model = _load(request, checked, progress, offload)
-        progress.finish("Looking where everything is")
-        carried = _settle_places(model, request, checked)
-        placed = placed_layers(model, tuple(sizes))
-        quiet_bitsandbytes()
-        used = tuple(dict.fromkeys(each for layer in placed for each in (layer.rests_on, layer.runs_on)))
-        return LoadedModel(request, model, tokenizer, placed, carried, offload, checked.config, used)
+        loaded = _load_and_look(request, checked, progress, offload)
+        return loaded
     except Stopped:
         failure = Stopped()
-    except Exception as error:
-        log.exception("loading %s failed", request.folder)
-        failure = loading_failure(error, name).with_traceback(None)
-    model = None
-    if offload is not None:
-        offload.remove()
+    except LIBRARY_FAILURES as error:
+        # as text: a record that some handler keeps would keep the frames, and so the weights
+        log.error("loading %s failed\n%s", request.folder, traceback.format_exc())
+        failure = loading_failure(error, Path(request.folder).name).with_traceback(None)
+    finally:
+        if loaded is None and offload is not None:
+            offload.remove()
     raise failure
+
+
+def _load_and_look(
+    request: LoadRequest, checked: CheckedModel, progress: LoadProgress, offload: OffloadFolder | None
+) -> LoadedModel:
+    progress.tell("Reading the tokenizer")
+    tokenizer = load_tokenizer(request.folder)
+    model = _load(request, checked, progress, offload)
+    progress.finish("Looking where everything is")
+    carried = _settle_places(model, request, checked)
+    placed = placed_layers(model, tuple(placement.layer for placement in request.placements))
+    quiet_bitsandbytes()
+    places = tuple(dict.fromkeys(place for layer in placed for place in (layer.rests_on, layer.runs_on)))
+    return LoadedModel(request, model, tokenizer, placed, carried, places, checked.config, offload)
 
 
 def load_tokenizer(folder: str) -> Any:
@@ -96,9 +102,9 @@ def load_tokenizer(folder: str) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except Exception as error:
+    except LIBRARY_FAILURES as error:
         log.exception("no tokenizer in %s", folder)
-        words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        words = first_line(error)
     raise BrokenModel(
         f"{Path(folder).name} has no tokenizer that can be read: {words[:200]}",
         hint="Add the model's tokenizer files (tokenizer.json, tokenizer_config.json).",

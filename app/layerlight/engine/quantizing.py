@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from layerlight.core.errors import BadRequest
+from layerlight.engine.failures import LIBRARY_FAILURES, first_line
 
 FOUR_BIT = ("nf4", "fp4")
 
@@ -61,8 +62,8 @@ def _probe(quantization: str, place: str) -> str:
         with torch.inference_mode():
             result = layer(torch.ones(1, 64, device=place, dtype=torch.float32))
         return "" if bool(torch.isfinite(result).all()) else "its result is not a number."
-    except Exception as error:  # noqa: BLE001 - a probe: whatever it raises is the answer
-        return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except LIBRARY_FAILURES as error:
+        return first_line(error)
 
 
 def quiet_bitsandbytes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from layerlight.core.errors import LayerlightError, NotFinite, Stopped
 from layerlight.core.job import Job
 from layerlight.core.messages import PromptCounted, RunResult, TextProduced, TextRequest
-from layerlight.engine.failures import ran_out, running_failure
+from layerlight.engine.failures import LIBRARY_FAILURES, ran_out, running_failure
 from layerlight.engine.loading import LoadedModel
 from layerlight.engine.prompt import Prompt, end_tokens, prepare
 from layerlight.engine.returning import give_back
@@ -112,8 +113,8 @@ def answer(request: TextRequest, loaded: LoadedModel, job: Job) -> RunResult:
             _generate(request, prompt, ends, loaded, produced)
     except Stopped:
         stopped = True
-    except Exception as error:
-        log.exception("the run failed")
+    except LIBRARY_FAILURES as error:
+        log.error("the run failed\n%s", traceback.format_exc())  # as text: a kept record would keep the cache
         failure = running_failure(error).with_traceback(None)
         settle(loaded.model)
         overflowed = ran_out(error)
