@@ -1,0 +1,120 @@
+"""`layerlight bench window`: the window is up at once and never stalls, beside an empty window."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from layerlight.core.errors import RunFailed
+from layerlight.core.folders import HOME_VARIABLE, own_folders
+
+P99 = 20.0
+MOST = 50.0
+"""Bounds of the net gaps in ms, over all rounds."""
+START = 1.5
+"""Bound of the time to the first painted window, as a ratio to an empty window's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One empty window and one Layerlight, one after the other. `gaps` are net ms by phase."""
+
+    empty_painted: float
+    painted: float
+    gaps: dict[str, list[float]]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints a table and a line that sums it up; 1 when a bound is missed."""
+    parser = argparse.ArgumentParser(prog="layerlight bench window", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args(argv)
+    console = Console()
+    folder = _model_folder(console)
+    rounds = []
+    for number in range(asked.rounds):
+        console.print(f"round {number + 1} of {asked.rounds}, load {_load()}", style="dim")
+        rounds.append(_round(folder))
+    return _judge(console, rounds)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed."""
+    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
+
+
+def _round(folder: Path) -> Round:
+    with tempfile.TemporaryDirectory(prefix="layerlight-bench-") as home:
+        empty = _probe("empty", home)
+        ours = _probe("layerlight", home, str(folder))
+    return Round(empty["painted"], ours["painted"], {**empty["gaps"], **ours["gaps"]})
+
+
+def _probe(kind: str, home: str, *words: str) -> Any:
+    """Runs one window in a process of its own and reads what it printed. Raises RunFailed when it printed nothing."""
+    environment = {**os.environ, HOME_VARIABLE: home}
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        environment.setdefault("QT_QPA_PLATFORM", "offscreen")
+    command = [sys.executable, "-m", "layerlight.bench.window_probe", kind, repr(time.time()), *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunFailed(f"The {kind} window ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _judge(console: Console, rounds: list[Round]) -> int:
+    phases = list(dict.fromkeys(phase for each in rounds for phase in each.gaps))
+    table = Table("phase", "beats", "median ms", "p99 ms", "worst ms", "rounds' p99")
+    missed = []
+    for phase in phases:
+        gaps = [gap for each in rounds for gap in each.gaps.get(phase, [])]
+        p99, most = percentile(gaps, 0.99), max(gaps)
+        per_round = ", ".join(f"{percentile(each.gaps[phase], 0.99):.1f}" for each in rounds if each.gaps.get(phase))
+        table.add_row(phase, str(len(gaps)), f"{median(gaps):.1f}", f"{p99:.1f}", f"{most:.1f}", per_round)
+        if phase != "empty window":
+            missed += [f"{phase}: p99 {p99:.1f} > {P99:.0f} ms"] if p99 > P99 else []
+            missed += [f"{phase}: worst {most:.1f} > {MOST:.0f} ms"] if most > MOST else []
+    console.print(table)
+    ratios = [each.painted / each.empty_painted for each in rounds]
+    ratio = median(ratios)
+    missed += [f"first window {ratio:.2f} > {START} times an empty one"] if ratio > START else []
+    console.print(
+        f"First painted window: {median(each.painted for each in rounds):.2f} s, an empty one's "
+        f"{median(each.empty_painted for each in rounds):.2f} s; "
+        f"ratio {ratio:.2f} ({min(ratios):.2f}–{max(ratios):.2f})."
+    )
+    if missed:
+        console.print("MISSED: " + "; ".join(missed))
+        return 1
+    console.print(
+        f"All gaps net p99 ≤ {P99:.0f} ms and ≤ {MOST:.0f} ms; the window is up within {START} × an empty one."
+    )
+    return 0
+
+
+def _model_folder(console: Console) -> Path:
+    folder = own_folders().cache / "bench" / "llama-1gb"
+    if not folder.is_dir():
+        console.print("making a random model of 1 GB", style="dim")
+        from layerlight.bench.random_model import random_llama
+
+        random_llama(folder)
+    return folder
+
+
+def _load() -> str:
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"

@@ -1,0 +1,129 @@
+"""One window in a process of its own, timed from within.
+
+python -m layerlight.bench.window_probe empty|layerlight BEGAN [FOLDER]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtWidgets import QApplication, QWidget
+
+from layerlight.bench.beat import Beat, FirstPaint
+from layerlight.core.messages import EngineWarmed, Failed, ModelLoaded, Planned, RunFinished
+from layerlight.core.state import State
+from layerlight.ui.session import Session
+
+LASTS = 6.0
+"""Seconds an empty window is watched."""
+DRAG = 30
+"""ms between two moves of the dragged limit."""
+TOKENS = 24
+QUESTION = "Why is it four minutes a token?"
+
+
+def probe(words: list[str]) -> int:
+    """Prints one JSON object: `painted`, in seconds since BEGAN, and `gaps`, in net ms by phase."""
+    app = QApplication(sys.argv[:1])
+    if words[0] == "empty":
+        return _empty(app, float(words[1]))
+    return _layerlight(app, float(words[1]), words[2])
+
+
+def _empty(app: QApplication, began: float) -> int:
+    window = QWidget()
+    window.resize(1440, 900)
+    paint = FirstPaint(window, began)
+    window.show()
+    beat = Beat(window)
+    beat.enter("empty window")
+    QTimer.singleShot(int(LASTS * 1000), app.quit)
+    app.exec()
+    return _report(paint, beat)
+
+
+def _layerlight(app: QApplication, began: float, folder: str) -> int:
+    # Imported here: an empty window is measured without them.
+    from layerlight.core.folders import own_folders
+    from layerlight.ui.app import Begin, build
+    from layerlight.ui.link import engine_command
+
+    folders = own_folders()
+    program = build(app, engine_command(), folders)
+    paint = FirstPaint(program.window, began)
+    program.window.show()
+    beat = Beat(program.window)
+    begin = Begin(program, [folder], folders.chats)
+    QTimer.singleShot(0, begin, begin.run)
+    story = Story(program.session, beat)
+    code = app.exec()
+    program.finish()
+    if story.failure:
+        sys.stderr.write(f"{story.failure}\n")
+        return 1
+    return _report(paint, beat) or code
+
+
+class Story(QObject):
+    """What a person does in the first minute: waits for the engine, loads, asks, asks again dragging a limit."""
+
+    def __init__(self, session: Session, beat: Beat) -> None:
+        super().__init__(session)
+        self.failure = ""
+        self._session, self._beat = session, beat
+        self._asked = 0
+        self._drag = QTimer(self)
+        self._drag.setInterval(DRAG)
+        self._drag.timeout.connect(self._drag_limit)
+        self._step = 0
+        beat.enter("engine imports")
+        session.changed.connect(self._heard)
+        session.change_settings(max_new_tokens=TOKENS, temperature=0.0, dtype="float32")
+
+    @Slot(object, object)
+    def _heard(self, state: State, event: object) -> None:
+        match event:
+            case Failed(failure=failure):
+                self._end(f"{failure.title}: {failure.message}")
+            case Planned() | EngineWarmed() if self._beat.phase == "engine imports":
+                if state.engine_warm and state.plan is not None and state.machine and state.machine.torch_build:
+                    self._beat.enter("loads 1 GB")
+                    self._session.load()
+            case ModelLoaded():
+                self._ask("answers")
+            case RunFinished() if self._asked == 1:
+                self._drag.start()
+                self._ask("answers, limit dragged")
+            case RunFinished():
+                self._end("")
+            case _:
+                pass
+
+    def _ask(self, phase: str) -> None:
+        self._beat.enter(phase)
+        self._asked += 1
+        if not self._session.ask(QUESTION):
+            self._end("The question was not taken.")
+
+    @Slot()
+    def _drag_limit(self) -> None:
+        """To and fro between 4 and 8 GiB, as a hand on the slider would."""
+        self._step += 1
+        place = abs(self._step % 80 - 40) / 40
+        self._session.set_limit("cpu", int((4 + 4 * place) * 2**30))
+
+    def _end(self, failure: str) -> None:
+        self.failure = failure
+        self._drag.stop()
+        QTimer.singleShot(0, self, QApplication.quit)
+
+
+def _report(paint: FirstPaint, beat: Beat) -> int:
+    sys.stdout.write(json.dumps({"painted": paint.seconds, "gaps": beat.gaps}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(probe(sys.argv[1:]))
