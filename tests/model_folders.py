@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 LFS_POINTER = (
@@ -104,6 +106,64 @@ def write_shards(folder: Path, shapes: Shapes, count: int, dtype: str = "BF16") 
         files.append(file)
     write_index(folder, weight_map)
     return tuple(files)
+
+
+def write_pickle(path: Path, shapes: Shapes, dtype: str = "BF16", shared: Mapping[str, str] | None = None) -> Path:
+    """A `.bin` file as torch.save writes it; `shared` maps a name to the other name whose storage it views."""
+    shared = shared or {}
+    storages = {name: str(index) for index, name in enumerate(name for name in shapes if name not in shared)}
+    program = b"\x80\x02" + _global("collections", "OrderedDict") + b")R("
+    for name, shape in shapes.items():
+        program += _text(name) + _pickled_tensor(shape, storages[shared.get(name, name)], dtype)
+    write_zip(
+        path,
+        program + b"u.",
+        {storages[name]: _values(_elements(shapes[name]) * WIDTHS[dtype], dtype, 1) for name in storages},
+    )
+    return path
+
+
+def write_zip(path: Path, program: bytes, storages: Mapping[str, bytes] = MappingProxyType({})) -> Path:
+    """The archive that torch.load reads, around any pickle program."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", program)
+        archive.writestr("archive/byteorder", "little")
+        for key, data in storages.items():
+            archive.writestr(f"archive/data/{key}", data)
+        archive.writestr("archive/version", "3\n")
+    return path
+
+
+def _pickled_tensor(shape: tuple[int, ...], storage: str, dtype: str) -> bytes:
+    kind = {"BF16": "BFloat16Storage", "F16": "HalfStorage", "F32": "FloatStorage"}[dtype]
+    strides = [_elements(shape[index + 1 :]) for index in range(len(shape))]
+    identity = _text("storage") + _global("torch", kind) + _text(storage) + _text("cpu") + _whole(_elements(shape))
+    return (
+        _global("torch._utils", "_rebuild_tensor_v2")
+        + b"(("
+        + identity
+        + b"tQ"
+        + _whole(0)
+        + b"("
+        + b"".join(_whole(length) for length in shape)
+        + b"t("
+        + b"".join(_whole(stride) for stride in strides)
+        + b"t\x89"
+        + _global("collections", "OrderedDict")
+        + b")RtR"
+    )
+
+
+def _global(module: str, name: str) -> bytes:
+    return f"c{module}\n{name}\n".encode()
+
+
+def _text(text: str) -> bytes:
+    return b"X" + struct.pack("<I", len(text.encode())) + text.encode()
+
+
+def _whole(number: int) -> bytes:
+    return b"J" + struct.pack("<i", number)
 
 
 def write_index(folder: Path, weight_map: Mapping[str, str], name: str = "model.safetensors.index.json") -> None:

@@ -10,8 +10,9 @@ import pytest
 from layerlight.core.config_defaults import config_defaults, model_types
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.model import LayerKind, Model
+from layerlight.core.pickle_header import read_pickle_header
 from layerlight.core.text_shape import text_shape
-from tests.model_folders import write_tokenizer
+from tests.model_folders import llama_shapes, write_llama, write_pickle, write_tokenizer
 
 pytestmark = pytest.mark.engine
 
@@ -224,3 +225,48 @@ def test_a_config_without_figures_takes_its_types_defaults(model_type: str) -> N
     assert shape.vocabulary == live.vocab_size
     assert shape.context_length == live.max_position_embeddings
     assert shape.head_dim == getattr(live, "head_dim", None) or live.hidden_size // live.num_attention_heads
+
+
+def test_a_folder_written_without_torch_loads_with_the_map_of_its_layers(tmp_path: Path) -> None:
+    """Disjoint, complete names: half of the layers on disk, none misread, no weight left without a place."""
+    import torch
+    import transformers
+
+    folder = write_llama(tmp_path / "tiny", shards=3, num_hidden_layers=12)
+    layers = inspect_folder(folder).layers
+    device_map = {layer.name: "disk" if (layer.index or 0) % 2 else "cpu" for layer in layers}
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    split, problems = load(folder, dtype=torch.float32, device_map=device_map, output_loading_info=True)
+    assert not any(problems.values())
+    whole = load(folder, dtype=torch.float32)
+    ids = torch.arange(8)[None]
+    assert torch.equal(split(ids).logits, whole(ids).logits)
+    assert transformers.AutoTokenizer.from_pretrained(folder).encode("w5 w7") == [9, 11]
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_pickles_that_torch_wrote(tmp_path: Path, zipped: bool) -> None:
+    """B01's `.bin`, today's form and the old one, tied weights sharing a storage."""
+    import torch
+
+    path = tmp_path / "pytorch_model.bin"
+    shared = torch.nn.Parameter(torch.randn(8, 4, dtype=torch.bfloat16))
+    state = {"a": shared, "b": shared, "c": torch.zeros(3, dtype=torch.int64), "d": torch.randn(6, 2)[:, :1]}
+    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    found = {each.tensor.name: each for each in read_pickle_header(path)}
+    assert {name: each.tensor.shape for name, each in found.items()} == {
+        name: tuple(t.shape) for name, t in state.items()
+    }
+    assert {name: each.tensor.size for name, each in found.items()} == {name: t.nbytes for name, t in state.items()}
+    assert [each.tensor.dtype for each in found.values()] == ["bfloat16", "bfloat16", "int64", "float32"]
+    assert found["a"].storage == found["b"].storage != found["c"].storage
+
+
+def test_a_pickle_written_without_torch_is_one_that_torch_reads(tmp_path: Path) -> None:
+    import torch
+
+    shapes = llama_shapes()
+    path = write_pickle(tmp_path / "pytorch_model.bin", shapes)
+    state = torch.load(path, weights_only=True, mmap=True)
+    assert {name: tuple(tensor.shape) for name, tensor in state.items()} == shapes
+    assert all(tensor.isfinite().all() for tensor in state.values())

@@ -24,13 +24,12 @@ def inspect_folder(folder: str | Path) -> Model:
 
     What keeps it from running is in `problems`. Raises NotAModel where there is no model at all.
     """
-    place = _model_folder(Path(folder).expanduser())
     try:
+        place = _model_folder(Path(folder).expanduser())
         names = frozenset(entry.name for entry in place.iterdir())
-    except OSError as error:
-        raise NotAModel(
-            f"“{place}” can't be read: {error.strerror or error}.", hint="Choose another folder."
-        ) from error
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise NotAModel(f"“{folder}” can't be read: {reason}.", hint="Check the path.") from error
     name = _model_name(place)
     if "model_index.json" in names:
         return inspect_pipeline(place, name)

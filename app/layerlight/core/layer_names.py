@@ -132,7 +132,7 @@ def _nested_name(name: str) -> str:
     return re.sub(r"^model\.(?=(embed_tokens|layers|norm|rotary_emb)\.)", "model.language_model.", name)
 
 
-_NUMBERED = re.compile(r"^((?:[A-Za-z_][A-Za-z0-9_]*\.)*?)(\d+)\.")
+_NUMBERED = re.compile(r"^((?:[A-Za-z_][A-Za-z0-9_]*\.)*?)(\d{1,6})\.")
 
 
 def stack_of(names: Iterable[str]) -> str | None:

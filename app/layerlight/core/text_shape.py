@@ -9,6 +9,10 @@ from layerlight.core.config_defaults import ConfigDefaults, config_defaults
 from layerlight.core.config_file import ConfigFile
 from layerlight.core.model import TextShape
 
+MOST_LAYERS = 10_000
+LARGEST_FIGURE = 2**40
+"""More than any model has: a config that says more is damaged, and is not believed."""
+
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _INTERMEDIATE = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "moe_intermediate_size")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks")
@@ -45,7 +49,7 @@ def text_shape(config: ConfigFile) -> TextShape | None:
         if nested or defaults
         else None
     )
-    if not hidden or not layers or vocabulary is None:
+    if not hidden or not layers or layers > MOST_LAYERS or vocabulary is None:
         return None
     heads = _first(text, _HEADS, defaults.heads if defaults else None) or 0
     sliding, window = _layer_types(text, model_type, layers, defaults)
@@ -121,7 +125,7 @@ def _context_length(text: Mapping[str, Any], model_type: str, defaults: ConfigDe
     rope = text.get("rope_parameters") or text.get("rope_scaling")
     if isinstance(rope, dict) and "yarn" in (rope.get("rope_type"), rope.get("type")):
         original, factor = rope.get("original_max_position_embeddings"), rope.get("factor")
-        if isinstance(original, int) and isinstance(factor, int | float) and factor >= 1:
+        if isinstance(original, int) and isinstance(factor, int | float) and 1 <= factor <= 1000:
             return max(length, int(original * factor))
     return length
 
@@ -174,10 +178,10 @@ def _derived_types(
 
 
 def _first(mapping: Mapping[str, Any], names: tuple[str, ...], default: int | None) -> int | None:
-    """The first of these entries that is a whole number of zero or more."""
+    """The first of these entries that is a believable whole number of zero or more."""
     for name in names:
         value = mapping.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_FIGURE:
             return value
     return default
 

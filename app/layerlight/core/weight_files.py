@@ -35,16 +35,16 @@ def find_weight_files(folder: Path, names: frozenset[str], config: Mapping[str, 
     """
     named = config.get("transformers_weights")
     if isinstance(named, str) and named:
-        if not (folder / named).is_file():
+        if _leaves(named) or not _is_file(folder / named):
             return WeightFiles(problems=((f"config.json asks for {named}, which is not there.", "Download it."),))
         return _sharded(folder, names, named) if named.endswith(".index.json") else WeightFiles((named,))
-    if (folder / SINGLE).is_file():
+    if _is_file(folder / SINGLE):
         return WeightFiles((SINGLE,), notes=_unused_index(folder, names))
-    if (folder / INDEX).is_file():
+    if _is_file(folder / INDEX):
         return _sharded(folder, names, INDEX)
-    if (folder / PICKLE).is_file():
+    if _is_file(folder / PICKLE):
         return WeightFiles((PICKLE,), pickled=True)
-    if (folder / PICKLE_INDEX).is_file():
+    if _is_file(folder / PICKLE_INDEX):
         return _sharded(folder, names, PICKLE_INDEX)
     return WeightFiles(problems=(_nothing_to_open(folder, names),))
 
@@ -60,7 +60,7 @@ def _sharded(folder: Path, names: frozenset[str], index: str) -> WeightFiles:
     if outside or not files:
         problem = f"{index} names {outside[0]}, outside its folder." if outside else f"{index} names no file."
         return WeightFiles(problems=((problem, "Download it again."),))
-    there = tuple(file for file in files if (folder / file).is_file())
+    there = tuple(file for file in files if _is_file(folder / file))
     missing = [file for file in files if file not in there]
     problems = (_missing(index, files, missing, _complete_set(names, frozenset(files))),) if missing else ()
     return WeightFiles(there, pickled, tuple(weight_map.items()), problems)
@@ -75,6 +75,14 @@ def _read_index(path: Path) -> dict[str, str]:
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise ValueError("it has no weight_map")
     return weight_map
+
+
+def _is_file(path: Path) -> bool:
+    """False too for a name that the file system can't hold."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _leaves(file: str) -> bool:
