@@ -2,6 +2,10 @@
 
 It is how several accelerators, unified memory and overflow are tested on a machine that has none. Its memory is host
 memory and its kernels are the CPU's, so tokens equal the CPU's and its speed means nothing.
+
+It differs from a real device where torch treats registered backends differently: a CPU tensor's `.data` can't be set to
+a device tensor, so `module.to("sim")` makes new Parameters (ties part), and bitsandbytes' int8 can't load onto it.
+Streams are accepted, but every copy and kernel has ended when its call returns.
 """
 
 from __future__ import annotations

@@ -35,12 +35,10 @@ def _json(*words: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("unified", [[], ["--unified"]], ids=["own memory", "shared memory"])
-def test_a_terminal_command_sees_the_devices(unified: list[str]) -> None:
-    answer = _json("--devices", "64MiB,48MiB", *unified, "--", "devices", "--json")
+def test_a_terminal_command_sees_the_devices() -> None:
+    answer = _json("--devices", "64MiB,48MiB", "--unified", "--", "devices", "--json")
     found = [(each["id"], each["total"], each["shares_memory_with"]) for each in answer["devices"]]
-    shared = "cpu" if unified else None
-    assert found[:2] == [("sim:0", 64 * MIB, shared), ("sim:1", 48 * MIB, shared)]
+    assert found[:2] == [("sim:0", 64 * MIB, "cpu"), ("sim:1", 48 * MIB, "cpu")]
 
 
 def test_a_model_is_run_over_two_devices(model_folder: Callable[[str], Path]) -> None:  # noqa: F811
@@ -78,7 +76,8 @@ def test_the_engine_process_answers_with_the_devices() -> None:
         engine.stdin.write(encode(QuitRequest()))
         engine.stdin.flush()
         assert engine.wait(timeout=30) == 0
-    assert [device.id for device in surveyed.machine.accelerators] == ["sim:0"]
+    (device,) = surveyed.machine.accelerators
+    assert (device.id, device.total, device.shares_memory_with) == ("sim:0", 64 * MIB, None)
 
 
 @pytest.mark.parametrize(
