@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import logging
 import os
@@ -97,6 +99,7 @@ def torch_engine() -> OwnEngine:
     from layerlight.engine.warming import warm_up
 
     warm_up()
+    atexit.register(gc.freeze)  # else Python searches all of torch for garbage at its end: 1.5 s for nothing
     from layerlight.engine.engine import TorchEngine
 
     return TorchEngine()
