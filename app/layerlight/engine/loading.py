@@ -26,7 +26,7 @@ from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_fai
 from layerlight.engine.offload_folder import OffloadFolder
 from layerlight.engine.places import offloaded, place_name, placed_layers
 from layerlight.engine.progress import LoadProgress, reported_by
-from layerlight.engine.quantizing import bitsandbytes_config, quiet_bitsandbytes
+from layerlight.engine.quantizing import avoid_failing_kernels, bitsandbytes_config, quiet_bitsandbytes
 from layerlight.engine.streaming import Carried, carry_counted
 
 log = logging.getLogger(__name__)
@@ -92,6 +92,7 @@ def _load_and_look(
     carried = _settle_places(model, request, checked)
     placed = placed_layers(model, tuple(placement.layer for placement in request.placements))
     quiet_bitsandbytes()
+    avoid_failing_kernels(model)
     places = tuple(dict.fromkeys(place for layer in placed for place in (layer.rests_on, layer.runs_on)))
     return LoadedModel(request, model, tokenizer, placed, carried, places, checked.config, offload)
 

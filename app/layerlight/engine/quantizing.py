@@ -9,9 +9,11 @@ from typing import Any
 import torch
 
 from layerlight.core.errors import BadRequest
+from layerlight.core.memory import FOUR_BIT_BLOCK
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line
 
 FOUR_BIT = ("nf4", "fp4")
+_PACKED_ROWS = 32
 
 
 def bitsandbytes_config(quantization: str, dtype: torch.dtype) -> Any:
@@ -71,6 +73,20 @@ def quiet_bitsandbytes() -> None:
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
 
 
+def avoid_failing_kernels(model: torch.nn.Module) -> None:
+    """Keeps 4-bit weights on the general kernel where bitsandbytes' AVX-512 one would fail in the first pass.
+
+    It repacks rows in groups of 32 and scales in whole blocks, and raises for a weight that has other lengths.
+    """
+    for module in model.modules():
+        if type(module).__name__ != "Linear4bit":
+            continue
+        state = getattr(module.weight, "quant_state", None)
+        blocks = getattr(state, "blocksize", FOUR_BIT_BLOCK)
+        if int(module.out_features) % _PACKED_ROWS or int(module.in_features) % blocks:  # type: ignore[arg-type]
+            module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
+
+
 def quantize_empty(model: Any, quantization: str, dtype: torch.dtype) -> None:
     """Replaces modules of an empty model as a load would, without touching weights."""
     from transformers.quantizers import AutoHfQuantizer
@@ -98,4 +114,4 @@ def quantized_bytes(module: torch.nn.Module, rows: int, elements: int) -> int:
     """Bytes of a quantised weight of this module with its scales, and the code book a 4-bit weight carries."""
     if type(module).__name__ == "Linear8bitLt":
         return elements + 4 * rows
-    return -(-elements // 2) + 4 * -(-elements // 64) + 4 * 16
+    return -(-elements // 2) + 4 * -(-elements // FOUR_BIT_BLOCK) + 4 * 16
