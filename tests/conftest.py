@@ -11,9 +11,9 @@ from types import ModuleType
 import platformdirs
 import pytest
 
+from layerlight.core.environment import engine_environment
 from layerlight.core.errors import DownloadFailed
 from layerlight.core.job import Job
-from layerlight.core.environment import engine_environment
 from tests.simulated_accelerator import NoCompiler
 
 os.environ.update(engine_environment(os.environ))  # before any test imports torch, as the engine process does
