@@ -100,7 +100,8 @@ def arrange(lanes: tuple[Lane, ...], area: QRectF) -> Arrangement:
     scale = _scale(needs, tails, height)
     folds = min(MOST_COLUMNS, math.ceil(ROW / max(0.01, row * scale))) if rows else 1
     if folds > 1:
-        scale = max(scale, height / max(need / folds + row for need in needs))
+        lows = zip(needs, tails, strict=True)
+        scale = max(scale, min((height * folds - tail) / (need + folds * row) for need, tail in lows if need))
     counts = [
         max(1, min(MOST_COLUMNS, math.ceil((need * scale + tail) / height - 0.02)))
         for need, tail in zip(needs, tails, strict=True)
@@ -185,7 +186,8 @@ class _Filling:
         for unit in lane.units:
             high = unit.size * scale
             self._mark_over(unit)
-            self._add("unit", max(high, 2.0) if unit.size else 0.0, unit.size, unit)
+            least = 2.0 if unit.kind == "table" and unit.size else 0.0
+            self._add("unit", max(high, least), unit.size, unit)
         if torn and not lane.units and (self.planned or lane.place == DISK):
             self._add("free", UNUSED, lane.free)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from layerlight.core.messages import (
     Event,
@@ -37,9 +38,17 @@ def joined(events: Iterable[Event]) -> list[Event]:
                 snapshots[type(event)] = len(result)
                 result.append(event)
             else:
-                result[at] = event
+                result[at] = _newer(result[at], event)
         else:
             snapshots.clear()
             text = None
             result.append(event)
     return result
+
+
+def _newer(before: Event, now: Event) -> Event:
+    """The newer snapshot; a progress never falls below an older one."""
+    if isinstance(before, LoadProgressed) and isinstance(now, LoadProgressed):
+        bytes_done, layers_done = max(before.bytes_done, now.bytes_done), max(before.layers_done, now.layers_done)
+        return replace(now, bytes_done=bytes_done, layers_done=layers_done)
+    return now

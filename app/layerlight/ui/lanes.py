@@ -139,7 +139,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
     activity = {each.layer: each for each in state.activity} if real else {}
     predicted = dict(plan.prediction.seconds_per_layer)
     measured = dict(state.result.seconds_per_layer) if real and state.result else {}
-    loading = _loading(plan, state) if real and state.phase is Phase.LOADING else ("", 0.0)
+    arriving = _arriving(plan, state) if real and state.phase is Phase.LOADING else {}
     placements = {placement.layer: placement for placement in plan.placements}
     units: dict[str, list[Unit]] = {device.id: [] for device in plan.machine.devices}
     rates = speed.rates_of(plan.machine.bandwidths)
@@ -159,7 +159,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
         seconds, waited = _seconds(
             activity.get(layer.name), measured.get(layer.name), predicted.get(layer.name, 0.0), carrying
         )
-        state_of, fill = _state(layer.name, placed, loading, state, real)
+        state_of, fill = _state(layer.name, placed, arriving, state, real)
         units.setdefault(rests, []).append(
             Unit(
                 layer.name,
@@ -201,28 +201,34 @@ def _truth(placement: Placement, placed: PlacedLayer | None) -> tuple[str, str, 
 
 
 def _state(
-    name: str, placed: dict[str, PlacedLayer], loading: tuple[str, float], state: State, real: bool
+    name: str, placed: dict[str, PlacedLayer], arriving: dict[str, float], state: State, real: bool
 ) -> tuple[str, float]:
     if name in placed:
         return "resting", 1.0
-    if real and name == loading[0]:
-        return "loading", loading[1]
+    if name in arriving:
+        return "loading", arriving[name]
     if real and state.phase is not Phase.LOADING and not state.places:
         return "resting", 1.0
     return "planned", 0.0
 
 
-def _loading(plan: Plan, state: State) -> tuple[str, float]:
-    """(the layer that is arriving, its share), from the bytes read so far and the layers that have been placed."""
+def _arriving(plan: Plan, state: State) -> dict[str, float]:
+    """The share of each layer that is on its way: bytes read so far, given to the layers in the plan's order.
+
+    Layers that have been placed, and measured there, are not among them.
+    """
     if state.progress is None:
-        return "", 0.0
+        return {}
     there = {each.layer for each in state.places}
-    bytes_there = sum(each.size for each in state.places)
+    left = state.progress.bytes_done - sum(each.size for each in state.places)
+    shares: dict[str, float] = {}
     for placement in plan.placements:
-        if placement.layer not in there:
-            share = (state.progress.bytes_done - bytes_there) / placement.size if placement.size else 0.0
-            return placement.layer, min(0.98, max(0.0, share))
-    return "", 0.0
+        if left <= 0:
+            break
+        if placement.layer not in there and placement.size:
+            shares[placement.layer] = min(1.0, left / placement.size)
+            left -= placement.size
+    return shares
 
 
 def _seconds(

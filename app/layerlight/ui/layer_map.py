@@ -24,7 +24,7 @@ from layerlight.core.messages import LayerRan
 from layerlight.core.state import Phase, State
 from layerlight.ui import arrangement
 from layerlight.ui.arrangement import RULER, Arrangement, arrange
-from layerlight.ui.lanes import Lane, lanes_of, shown_plan
+from layerlight.ui.lanes import Lane, shown_plan
 from layerlight.ui.layer_card import LayerCard, facts_of
 from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, draw_source, light_area, ribbon
 from layerlight.ui.map_painter import MapPainter, draw_legend
@@ -106,7 +106,7 @@ class LayerMap(QWidget):
     def _update_lanes(self) -> None:
         """Redraws only blocks that changed while nothing moved; else the whole picture."""
         self._times_shown = time.monotonic()
-        lanes = lanes_of(self._session.state, self._prefer_next)
+        lanes = self._session.lanes(self._prefer_next)
         if lanes == self._lanes:
             return
         before, self._lanes = self._plan, lanes
@@ -143,7 +143,7 @@ class LayerMap(QWidget):
         return True
 
     def _rearrange(self) -> None:
-        self._lanes = lanes_of(self._session.state, self._prefer_next)
+        self._lanes = self._session.lanes(self._prefer_next)
         self._plan = arrange(self._lanes, self._area())
         self._still = QPixmap()
         self.update()

@@ -10,7 +10,7 @@ from layerlight.core.model import LayerKind, Model
 from layerlight.core.state import State
 from layerlight.ui.controls import Elided, button, column, label, row, rule
 from layerlight.ui.device_card import DeviceCard
-from layerlight.ui.lanes import lanes_of, shown_plan
+from layerlight.ui.lanes import shown_plan
 from layerlight.ui.session import Session
 from layerlight.ui.words import count, plural, short_size
 
@@ -68,8 +68,9 @@ class ModelPanel(QFrame):
         return self._shown
 
     def prefer_next(self, prefer: bool) -> None:
-        self._prefer_next = prefer
-        self._update()
+        if prefer != self._prefer_next:
+            self._prefer_next = prefer
+            self._update()
 
     @Slot(object, object)
     def _changed(self, _state: State, event: object) -> None:
@@ -86,7 +87,7 @@ class ModelPanel(QFrame):
             self._shown = facts
             self._name.say(model.name or model.folder if model else "")
             self._write_facts(facts)
-        lanes = lanes_of(state, self._prefer_next)
+        lanes = self._session.lanes(self._prefer_next)
         if [card.lane.place for card in self._cards] != [lane.place for lane in lanes]:
             self._rebuild_cards()
         for card, lane in zip(self._cards, lanes, strict=True):
@@ -101,7 +102,7 @@ class ModelPanel(QFrame):
         for card in self._cards:
             self._devices.removeWidget(card)
             card.deleteLater()
-        self._cards = [DeviceCard(lane) for lane in lanes_of(self._session.state, self._prefer_next)]
+        self._cards = [DeviceCard(lane) for lane in self._session.lanes(self._prefer_next)]
         for card in self._cards:
             self._devices.addWidget(card)
 

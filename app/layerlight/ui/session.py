@@ -55,7 +55,10 @@ from layerlight.ui.happenings import (
     RequestChanged,
     SettingsChanged,
 )
+from layerlight.ui.lanes import Lane, lanes_of
 
+SOON = 8
+"""ms from a lever's move to the new plan: moves in between count once."""
 UNHEARD = 2000
 """ms after which a stop counts as not heard."""
 
@@ -102,8 +105,13 @@ class Session(QObject):
         self.stopping = False
         self._engine = engine
         self._chats = Chats(store or ChatStore(None))
+        self._lanes: dict[bool, tuple[State | None, tuple[Lane, ...]]] = {}
         self._inspection = 0
         self._closed = False
+        self._planning = QTimer(self)
+        self._planning.setSingleShot(True)
+        self._planning.setInterval(SOON)
+        self._planning.timeout.connect(self.replan)
         self._unheard = QTimer(self)
         self._unheard.setSingleShot(True)
         self._unheard.setInterval(UNHEARD)
@@ -125,6 +133,14 @@ class Session(QObject):
     @property
     def answering(self) -> Turn | None:
         return self._chats.answering
+
+    def lanes(self, prefer_next: bool = False) -> tuple[Lane, ...]:
+        """The lanes of the state as it is now, made once for all views."""
+        state, lanes = self._lanes.get(prefer_next, (None, ()))
+        if state is not self.state:
+            lanes = lanes_of(self.state, prefer_next)
+            self._lanes[prefer_next] = (self.state, lanes)
+        return lanes
 
     @property
     def absent_limits(self) -> tuple[str, ...]:
@@ -170,6 +186,7 @@ class Session(QObject):
             return
         self._closed = True
         self._unheard.stop()
+        self._planning.stop()
         with suppress(StoreFailed):  # nobody is left to tell; the store keeps its last save
             self._chats.end_answer(self.state.answer, None)
         self._engine.close()
@@ -187,6 +204,8 @@ class Session(QObject):
 
     def load(self) -> None:
         """Loads the model as planned."""
+        if self._planning.isActive():
+            self.replan()
         plan = self.state.plan
         if plan is None or not plan.fits or self._refused("loading"):
             return
@@ -243,8 +262,10 @@ class Session(QObject):
             self._chats.begin_anew()
             self._tell(ConversationChanged())
 
+    @Slot()
     def replan(self) -> None:
         """Makes the plan anew for the model, the machine and the settings there are now."""
+        self._planning.stop()
         model, machine = self.state.model, self.state.machine
         if model is None or machine is None:
             return
@@ -277,7 +298,7 @@ class Session(QObject):
             return
         planning = ("limits", "context", "dtype", "quantization", "attention")
         if any(getattr(before, name) != getattr(self.settings, name) for name in planning):
-            self.replan()
+            self._planning.start()
         self._tell(SettingsChanged())
 
     def notify(self, words: str) -> None:

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from layerlight.core.messages import LayerRan
 from layerlight.core.state import Phase, State
 from layerlight.ui.controls import draw_words
-from layerlight.ui.lanes import Lane, Unit, lanes_of
+from layerlight.ui.lanes import Lane, Unit
 from layerlight.ui.map_painter import hatch
 from layerlight.ui.palette import Theme, theme_of
 from layerlight.ui.session import Session
@@ -67,7 +67,7 @@ class TimeStrip(QWidget):
             self._update_steps()
 
     def _update_steps(self) -> None:
-        lanes = lanes_of(self._session.state, self._prefer_next)
+        lanes = self._session.lanes(self._prefer_next)
         found = [(unit, _hue(unit, lane)) for lane in lanes for unit in lane.units if unit.order >= 0]
         steps = sorted(found, key=lambda step: step[0].order)
         self._drawn = time.monotonic()

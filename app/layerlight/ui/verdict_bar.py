@@ -67,8 +67,9 @@ class VerdictBar(QFrame):
         return self._stage.text() if progress else self._second.text()
 
     def prefer_next(self, prefer: bool) -> None:
-        self._prefer_next = prefer
-        self._update()
+        if prefer != self._prefer_next:
+            self._prefer_next = prefer
+            self._update()
 
     def button(self, action: str) -> QWidget:
         """The button of an action, for tests and for the keyboard's way."""
