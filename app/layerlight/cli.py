@@ -15,21 +15,24 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from layerlight import __version__
 from layerlight.core.characters import mended
-from layerlight.core.device import parse_limit
+from layerlight.core.device import Machine, parse_limit
+from layerlight.core.environment import engine_environment
 from layerlight.core.errors import BadRequest, LayerlightError, Stopped, Unexpected
 from layerlight.core.folders import own_folders
 from layerlight.core.memory import QUANTIZATIONS
 from layerlight.core.messages import ChatMessage, StarterRequest, TextRequest
 from layerlight.core.settings import read_settings
+from layerlight.terminal import commands
+from layerlight.terminal.commands import OwnEngine, PlanWishes, Terminal
 from layerlight.terminal.console import Console
 
 if TYPE_CHECKING:
     from layerlight.core.job import Job
-    from layerlight.terminal.commands import OwnEngine, PlanWishes
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +42,15 @@ DTYPES = {
 }  # fmt: skip
 
 
-def main(argv: Sequence[str], new_engine: Callable[[], OwnEngine] | None = None) -> int:
-    """Carries out one command. The exit code: 0, 1 for a failure, 2 for a bad request, 130 when stopped."""
+def main(
+    argv: Sequence[str],
+    survey: Callable[[str | None], Machine] | None = None,
+    new_engine: Callable[[], OwnEngine] | None = None,
+) -> int:
+    """Carries out one command. The exit code: 0, 1 for a failure, 2 for a bad request, 130 when stopped.
+
+    `survey` and `new_engine` stand in for torch's in tests.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -48,7 +58,8 @@ def main(argv: Sequence[str], new_engine: Callable[[], OwnEngine] | None = None)
     stop = threading.Event()
     try:
         with _interruptible(stop):
-            return _carry_out(list(argv), console, stop, new_engine or torch_engine)
+            terminal = Terminal(console, survey or survey_with_torch, new_engine or torch_engine, _fetch_starter, stop)
+            return _carry_out(list(argv), terminal)
     except LayerlightError as error:
         console.fail(error)
         return error.exit_code
@@ -66,43 +77,52 @@ def main(argv: Sequence[str], new_engine: Callable[[], OwnEngine] | None = None)
         return Unexpected.exit_code
 
 
-def _carry_out(argv: list[str], console: Console, stop: threading.Event, new_engine: Callable[[], OwnEngine]) -> int:
+def _carry_out(argv: list[str], terminal: Terminal) -> int:
     options = _parser().parse_args(argv)
-    if options.command == "bench":
-        return _bench(options.name, options.rest, console)
-    from layerlight.terminal import commands
-
-    terminal = commands.Terminal(console, new_engine, _fetch_starter, stop)
     match options.command:
         case "devices":
             return commands.devices(terminal)
         case "inspect":
             return commands.inspect(terminal, options.folder)
         case "plan":
-            return commands.plan(terminal, _plan_wishes(options, console))
+            return commands.plan(terminal, _plan_wishes(options, terminal.console))
         case "run":
             request = _text_request(options)
-            return commands.run(terminal, _plan_wishes(options, console), request)
+            return commands.run(terminal, _plan_wishes(options, terminal.console), request)
         case "starter":
             return commands.starter(terminal, options.kind)
+        case "bench":
+            return _bench(options.name, options.rest, terminal.console)
         case _:
             return commands.demo(terminal)
 
 
-def torch_engine() -> OwnEngine:
-    """The engine, in this process. Imports torch, with the environment that it reads at its import set before."""
-    from layerlight.core.environment import engine_environment
+def survey_with_torch(offload_folder: str | None = None) -> Machine:
+    """This machine. Imports torch alone, which is half of what the engine needs."""
+    _prepare_torch()
+    from layerlight.engine.survey import survey_machine
 
-    settings, _ = read_settings(own_folders().settings)
-    os.environ.update(engine_environment(os.environ, settings.engine_environment))
-    _log_to_file()
+    return survey_machine(Path(offload_folder) if offload_folder else None)
+
+
+def torch_engine() -> OwnEngine:
+    """The engine, in this process."""
+    _prepare_torch()
     from layerlight.engine.warming import warm_up
 
     warm_up()
-    atexit.register(gc.freeze)  # else Python searches all of torch for garbage at its end: 1.5 s for nothing
     from layerlight.engine.engine import TorchEngine
 
     return TorchEngine()
+
+
+def _prepare_torch() -> None:
+    """Sets what torch reads at its import, and what becomes of its words and its garbage."""
+    if "torch" not in sys.modules:
+        settings, _ = read_settings(own_folders().settings)
+        os.environ.update(engine_environment(os.environ, settings.engine_environment))
+        atexit.register(gc.freeze)  # else Python searches all of torch for garbage at its end: 1.5 s for nothing
+    _log_to_file()
 
 
 def _fetch_starter(request: StarterRequest, job: Job) -> str:
@@ -178,8 +198,6 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan_wishes(options: argparse.Namespace, console: Console) -> PlanWishes:
-    from layerlight.terminal.commands import PlanWishes
-
     settings, notice = read_settings(own_folders().settings)
     if notice:
         console.say(notice)

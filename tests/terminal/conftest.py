@@ -62,7 +62,7 @@ def layerlight(capfd: pytest.CaptureFixture[str], engine: FakeEngine) -> Command
     """`layerlight("run", folder, …)` runs a command on the fake engine."""
 
     def command(*words: object) -> Said:
-        code = main([str(word) for word in words], engine)
+        code = main([str(word) for word in words], engine.look, engine)
         said = capfd.readouterr()
         return Said(code, said.out, said.err)
 

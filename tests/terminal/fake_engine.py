@@ -45,12 +45,18 @@ class FakeEngine:
     answering: Callable[[], None] = nothing
     loads: list[LoadRequest] = field(default_factory=list)
     requests: list[TextRequest] = field(default_factory=list)
+    looks: list[str | None] = field(default_factory=list)
     made: int = 0
     closed: int = 0
 
     def __call__(self) -> FakeEngine:
         self.made += 1
         return self
+
+    def look(self, offload_folder: str | None) -> Machine:
+        """Stands in for the survey."""
+        self.looks.append(offload_folder)
+        return self.machine
 
     def survey(self, job: Job) -> None:
         job.emit(DevicesSurveyed(self.machine))

@@ -108,6 +108,7 @@ def test_the_offload_folder_of_the_settings_is_used(
     layerlight("run", tiny_folder, "--prompt", "x")
     layerlight("run", tiny_folder, "--prompt", "x", "--offload-folder", "/asked")
     assert [load.offload_folder for load in engine.loads] == ["/from/settings", "/asked"]
+    assert engine.looks == ["/from/settings", "/asked"], "that disk is the one whose room is planned with"
 
 
 def test_h08_broken_settings_are_said_and_stop_nothing(layerlight: Command, tiny_folder: Path, own_home: Path) -> None:
@@ -180,7 +181,7 @@ def test_inspect_needs_no_engine(layerlight: Command, tiny_folder: Path, engine:
         "model.layers.1",
     ]
     assert found["bytes"] == sum(layer["bytes"] for layer in found["layers"])
-    assert engine.made == 0
+    assert engine.made == len(engine.looks) == 0
 
 
 def test_version(layerlight: Command, capfd: pytest.CaptureFixture[str]) -> None:
@@ -217,7 +218,7 @@ def test_a_command_line_that_makes_no_sense_is_a_bad_request(
     said = layerlight(*words)
     _refused(said, engine)
     assert said.out == ""
-    assert engine.made == 0
+    assert engine.made == len(engine.looks) == 0
 
 
 @pytest.mark.parametrize(
@@ -242,7 +243,7 @@ def test_a01_a02_an_unclear_limit_is_refused_at_once(
         said = layerlight(*command, "--limit", limit, "--json")
         _refused(said, engine)
         assert said.found["error"]["hint"]
-    assert engine.made == 0
+    assert engine.made == len(engine.looks) == 0
 
 
 def test_a04_the_order_of_limits_never_matters(layerlight: Command, tiny_folder: Path, engine: FakeEngine) -> None:
@@ -314,7 +315,7 @@ def test_a_map_that_is_none_is_refused_before_torch_is_imported(
     saved.write_bytes(content)
     _refused(layerlight("plan", tiny_folder, "--map", saved), engine)
     _refused(layerlight("run", tiny_folder, "--map", tmp_path / "absent.json", "--prompt", "x"), engine, "absent.json")
-    assert engine.made == 0
+    assert engine.made == len(engine.looks) == 0
 
 
 @pytest.mark.parametrize("place", ["gpu", "-1", "cuda:0", "cuda", "mps", "ram", "CPU", "0"])
@@ -331,7 +332,7 @@ def test_f05_an_empty_prompt_is_refused(
     layerlight: Command, tiny_folder: Path, engine: FakeEngine, prompt: str
 ) -> None:
     _refused(layerlight("run", tiny_folder, "--prompt", prompt), engine, "empty")
-    assert engine.made == 0
+    assert engine.made == len(engine.looks) == 0
 
 
 @pytest.mark.parametrize(
@@ -350,7 +351,7 @@ def test_f06_odd_sampling_is_refused_before_anything_loads(
 ) -> None:
     for value in values:
         _refused(layerlight("run", tiny_folder, "--prompt", "x", f"{option}={value}"), engine, value.lstrip("-"))
-    assert engine.made == 0
+    assert engine.made == len(engine.looks) == 0
 
 
 # -- folders that are no whole model -----------------------------------------------------------------------------------
@@ -398,7 +399,7 @@ def test_e_a_broken_folder_is_said_before_an_engine_starts(
     inspected = layerlight("inspect", folder, "--json")
     assert inspected.code == 0
     assert inspected.found["problems"]
-    assert engine.made == 0
+    assert engine.made == len(engine.looks) == 0
 
 
 @pytest.mark.parametrize("where", ["absent", "empty"])
@@ -409,7 +410,7 @@ def test_a_folder_without_a_model_is_a_bad_request(
     for command in ("inspect", "plan", "run"):
         words = ("--prompt", "x") if command == "run" else ()
         _refused(layerlight(command, tmp_path / where, *words), engine, where)
-    assert engine.made == 0
+    assert engine.made == len(engine.looks) == 0
 
 
 # -- failures: 1 -------------------------------------------------------------------------------------------------------

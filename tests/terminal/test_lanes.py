@@ -16,7 +16,8 @@ from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan
 from layerlight.core.state import Phase, State, apply
 from layerlight.terminal.lanes import ANSWER_LINES, draw
-from layerlight.terminal.screens import LiveScreen, PlainScreen, screen_for
+from layerlight.terminal.live_screen import LiveScreen
+from layerlight.terminal.screens import PlainScreen, screen_for
 from tests.core.models import MIB, accelerator, dense, disk, machine, ram
 from tests.terminal.fake_engine import FakeEngine
 
@@ -116,10 +117,15 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_live_in_a_terminal_plain_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
+@pytest.fixture
+def xterm(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def test_live_in_a_terminal_plain_elsewhere(xterm: None, monkeypatch: pytest.MonkeyPatch) -> None:
     live = screen_for(_Terminal(), _Terminal(), streams=True)
     assert isinstance(live, LiveScreen)
     assert live.shows_answer
@@ -130,9 +136,9 @@ def test_live_in_a_terminal_plain_elsewhere(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(screen_for(_Terminal(), _Terminal(), streams=True), PlainScreen)
 
 
-def test_the_live_screen_leaves_the_loaded_lanes_standing() -> None:
+def test_the_live_screen_leaves_the_loaded_lanes_standing(xterm: None) -> None:
     file = _Terminal()
-    screen = LiveScreen(Console(file=file, width=100, force_terminal=True), shows_answer=True)
+    screen = LiveScreen(file, shows_answer=True)
     state = State()
     for event in _events(_plan())[:-1]:
         state = apply(state, event)

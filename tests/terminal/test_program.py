@@ -71,7 +71,7 @@ def test_without_a_display_the_demo_is_named(
 def test_inspect_imports_neither_torch_nor_qt_nor_a_drawing_library(tiny_folder: Path) -> None:
     code = (
         "import sys; from layerlight.__main__ import main; code = main(['inspect', sys.argv[1]])\n"
-        "assert not {'torch', 'PySide6', 'transformers', 'numpy'} & set(sys.modules), sorted(sys.modules)\n"
+        "assert not {'torch', 'PySide6', 'transformers', 'numpy', 'rich'} & set(sys.modules), sorted(sys.modules)\n"
         "sys.exit(code)"
     )
     done = _python(code, tiny_folder)

@@ -60,9 +60,11 @@ class PlanWishes:
 
 @dataclass(slots=True)
 class Terminal:
-    """One command's surroundings: where words go, where engines come from, and the stop flag of Ctrl-C."""
+    """One command's surroundings: where words go, what it may ask, and the stop flag of Ctrl-C."""
 
     console: Console
+    survey: Callable[[str | None], Machine]
+    """The machine, with the disk of this offload folder as its disk."""
     new_engine: Callable[[], OwnEngine]
     fetch: Callable[[StarterRequest, Job], str]
     stop: threading.Event = field(default_factory=threading.Event)
@@ -96,12 +98,7 @@ class _Following:
 
 
 def devices(terminal: Terminal) -> int:
-    terminal.console.say("Looking for devices …")
-    engine = terminal.new_engine()
-    try:
-        machine = _survey(terminal, engine)
-    finally:
-        engine.close()
+    machine = _survey(terminal)
     terminal.console.give(report.of_machine(machine), tables.of_machine(machine))
     return 0
 
@@ -116,12 +113,7 @@ def plan(terminal: Terminal, wishes: PlanWishes) -> int:
     """Prints the plan; one that does not fit is shown too, and is a bad request."""
     require_runnable(inspect_folder(wishes.folder))
     _read_map_file(wishes)
-    terminal.console.say("Looking for devices …")
-    engine = terminal.new_engine()
-    try:
-        found = _plan(wishes, _survey(terminal, engine))
-    finally:
-        engine.close()
+    found = _plan(wishes, _survey(terminal, wishes.offload_folder))
     try:
         require_fit(found)
     except LayerlightError as error:
@@ -139,11 +131,10 @@ def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
     _read_map_file(wishes)
     console = terminal.console
     following = _Following(terminal, screen_for(console.err, console.out, streams=not console.as_json))
-    found: Plan | None = None
+    found = require_fit(_plan(wishes, _survey(terminal, wishes.offload_folder)))
     console.say("Starting the engine …")
     engine = terminal.new_engine()
     try:
-        found = require_fit(_plan(wishes, _survey(terminal, engine)))
         following(ModelInspected(found.model))
         following(Planned(found))
         job = Job(following, terminal.stop)
@@ -154,7 +145,7 @@ def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
         following.screen.close()
         if following.printed:
             console.answer("")
-        console.fail(error, _found(found, request, following) if found else None)
+        console.fail(error, _found(found, request, following))
         return error.exit_code
     finally:
         following.screen.close()
@@ -204,18 +195,12 @@ def _command() -> str:
 # -- the steps ---------------------------------------------------------------------------------------------------------
 
 
-def _survey(terminal: Terminal, engine: Engine) -> Machine:
-    state = State()
-
-    def listen(event: Event) -> None:
-        nonlocal state
-        state = apply(state, event)
-
+def _survey(terminal: Terminal, offload_folder: str | None = None) -> Machine:
     terminal.check()
-    engine.survey(Job(listen, terminal.stop))
-    if state.machine is None:
-        raise LayerlightError("The survey found no devices at all.", hint="Run “layerlight devices” for more.")
-    return state.machine
+    terminal.console.say("Looking for devices …")
+    machine = terminal.survey(offload_folder)
+    terminal.check()
+    return machine
 
 
 def _plan(wishes: PlanWishes, machine: Machine) -> Plan:

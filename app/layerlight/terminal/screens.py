@@ -1,30 +1,20 @@
-"""Screens: what happens, told while it happens, drawn live in a terminal and in plain lines elsewhere."""
+"""Screens: what happens, told while it happens; in plain lines where nothing can be drawn."""
 
 from __future__ import annotations
 
 from typing import Protocol, TextIO
 
-from rich.console import Console as RichConsole
-from rich.live import Live
-
 from layerlight.core.device import format_size
 from layerlight.core.messages import (
     Event,
     LoadProgressed,
-    LoadStarted,
     ModelLoaded,
     Planned,
-    PromptCounted,
-    RunFinished,
     StarterProgressed,
-    StarterReady,
 )
-from layerlight.core.state import Phase, State
+from layerlight.core.state import State
 from layerlight.terminal import tables
-from layerlight.terminal.lanes import draw
 
-REFRESHES = 12
-"""A second, while something is drawn live."""
 _STEP = 10
 """Per cent between two plain lines of one stage."""
 
@@ -42,9 +32,11 @@ class Screen(Protocol):
 
 def screen_for(err: TextIO, out: TextIO, streams: bool) -> Screen:
     """The screen that fits: live where stderr is a terminal. `streams`: an answer is printed to `out` as it grows."""
-    console = RichConsole(file=err)
-    if console.is_terminal and not console.is_dumb_terminal:
-        return LiveScreen(console, shows_answer=streams and out.isatty())
+    if err.isatty():
+        from layerlight.terminal.live_screen import LiveScreen, can_draw
+
+        if can_draw(err):
+            return LiveScreen(err, shows_answer=streams and out.isatty())
     return PlainScreen(err)
 
 
@@ -85,55 +77,6 @@ class PlainScreen:
     def _line(self, words: str) -> None:
         self._err.write(words + "\n")
         self._err.flush()
-
-
-class LiveScreen:
-    """Lanes that fill while loading and light up while running; redrawn in place on rich's own thread."""
-
-    def __init__(self, console: RichConsole, shows_answer: bool) -> None:
-        self.shows_answer = shows_answer
-        self._console = console
-        self._state = State()
-        self._live: Live | None = None
-
-    def show(self, state: State, event: Event, /) -> None:
-        self._state = state
-        match event:
-            case Planned(plan=plan):
-                self._console.print(tables.title(plan), style="bold", highlight=False)
-                for words in tables.verdict(plan):
-                    self._console.print(words, highlight=False)
-            case StarterProgressed() | LoadStarted():
-                self._draw(stays=isinstance(event, LoadStarted))
-            case PromptCounted():
-                self._draw(stays=False)
-            case StarterReady() | RunFinished():
-                self.close()
-            case ModelLoaded() as loaded:
-                self.close()
-                self._console.print(loaded_words(loaded), highlight=False)
-            case _:
-                return
-
-    def close(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _draw(self, stays: bool) -> None:
-        """Begins to draw; what `stays` is left standing when it ends, the rest is wiped away."""
-        if self._live is None:
-            self._live = Live(
-                console=self._console,
-                get_renderable=lambda: draw(
-                    self._state, self._console.width, self.shows_answer and self._state.phase is Phase.RUNNING
-                ),
-                refresh_per_second=REFRESHES,
-                transient=not stays,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._live.start()
 
 
 def loaded_words(loaded: ModelLoaded) -> str:
