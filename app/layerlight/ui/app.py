@@ -134,7 +134,7 @@ class Faults(QObject):
 def _listen_for_interrupt(app: QApplication) -> QTimer:
     """Ctrl-C and SIGTERM close the window; Python hears signals only while its code runs, hence the beat."""
     for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: app.closeAllWindows())
+        signal.signal(name, lambda *_: QTimer.singleShot(0, app.closeAllWindows))  # not inside a paint
     beat = QTimer()
     beat.timeout.connect(_beat)
     beat.start(500)

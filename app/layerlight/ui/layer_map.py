@@ -16,6 +16,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPen,
     QPixmap,
+    QRegion,
     QResizeEvent,
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -131,15 +132,13 @@ class LayerMap(QWidget):
                 dirty.append(i)
         if len(dirty) > 64:
             return False
-        painter = MapPainter(now, theme_of(self), self._area())
-        p = QPainter(self._still)
-        p.setRenderHint(QPainter.RenderHint.Antialiasing)
+        region = QRegion()
         for i in dirty:
-            r = now.slots[i].rect
-            p.fillRect(r, QColor(theme_of(self).well))
-            painter.unit(p, now.slots[i])
-            self.update(r.toAlignedRect().adjusted(-1, -1, 1, 1))
+            region += now.slots[i].rect.toAlignedRect().adjusted(-1, -1, 1, 1)
+        p = QPainter(self._still)
+        MapPainter(now, theme_of(self), self._area(), region).paint(p)
         p.end()
+        self.update(region)
         return True
 
     def _rearrange(self) -> None:

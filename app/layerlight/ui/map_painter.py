@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QRegion
 
 from layerlight.core.device import DISK
 from layerlight.ui.arrangement import HEADER, NUMBERS, PAD, RULER, Arrangement, Slot
@@ -31,13 +31,20 @@ class MapPainter:
     plan: Arrangement
     t: Theme
     area: QRectF
+    only: QRegion | None = None
+    """What is to be painted anew; None paints everything."""
 
     def paint(self, p: QPainter) -> None:
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self.only is not None:
+            p.setClipRegion(self.only)
+            p.fillRect(self.only.boundingRect(), QColor(self.t.window))
         self.ruler(p)
         for i in range(len(self.plan.lanes)):
             self.frame(p, i)
         for slot in self.plan.slots:
+            if not self._wanted(slot.rect):
+                continue
             if slot.unit is not None:
                 self.unit(p, slot)
             else:
@@ -47,6 +54,9 @@ class MapPainter:
         for slot in self.plan.slots:
             if slot.kind == "over":
                 self._short(p, slot)
+
+    def _wanted(self, rect: QRectF) -> bool:
+        return self.only is None or self.only.intersects(rect.toAlignedRect().adjusted(-2, -2, 2, 2))
 
     # -- lanes ---------------------------------------------------------------------------------------------------
 
@@ -233,6 +243,8 @@ class MapPainter:
         if slot.unit is None or slot.unit.index is None or slot.unit.index % every:
             return
         r = QRectF(slot.rect.left() - NUMBERS, slot.rect.center().y() - 8, NUMBERS - 6, 16)
+        if not self._wanted(r):
+            return
         draw_words(p, r, str(slot.unit.index), self.t.ink3, 10, align=RIGHT)
 
     # -- the sweep -----------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ class Piece:
     height: float = 0.0
     gap: float = 0.0
     spans: list[tuple[int, int, str]] = field(default_factory=list)
+    continued: bool = False
+    """Whether it goes on with the paragraph of the piece before."""
 
 
 class Prose(QWidget):
@@ -142,25 +144,36 @@ class Prose(QWidget):
             piece.height, piece.gap = 6.0, 0.0
             return
         piece.height = y
-        piece.gap = 0.0 if i == 0 or piece.code else 4.0
-        if len(starts) > FREEZE and not piece.code and not piece.spans and i == len(self._pieces) - 1:
-            self._freeze(piece, i, starts[-2])
+        piece.gap = 0.0 if i == 0 or piece.code or piece.continued else 4.0
+        if len(starts) > FREEZE and not piece.code and i == len(self._pieces) - 1:
+            self._freeze(piece, i, starts)
 
-    def _freeze(self, piece: Piece, i: int, cut: int) -> None:
+    def _freeze(self, piece: Piece, i: int, starts: list[int]) -> None:
         """Parts a long paragraph at a line's start: what is above stays, what is below goes on growing."""
-        rest = Piece(piece.raw[cut:], False)
+        cut = next((at for start in starts[-2:4:-1] if (at := _raw_cut(piece.raw, start))), None)
+        if cut is None:
+            return
+        rest = Piece(piece.raw[cut:], False, continued=True)
         piece.raw = piece.raw[:cut]
         self._pieces.insert(i + 1, rest)
         self._lay_out(piece, i)
         self._lay_out(rest, i + 1)
-        rest.gap = 0.0
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         if event.size().width() != event.oldSize().width():
             self._relay()
 
     def _relay(self) -> None:
+        """For a new width: lines break elsewhere, so that parted paragraphs are joined first."""
+        joined: list[Piece] = []
         for piece in self._pieces:
+            if piece.continued and joined:
+                joined[-1].raw += piece.raw
+            else:
+                joined.append(piece)
+        self._pieces = joined
+        self._anchor = self._cursor = None
+        for piece in joined:
             piece.layout = None
         self._lay_out_from(0)
 
@@ -276,6 +289,22 @@ def _plain(raw: str) -> tuple[str, list[tuple[int, int, str]]]:
         shown += words
         at = match.end()
     return shown + raw[at:], spans
+
+
+def _raw_cut(raw: str, cut: int) -> int | None:
+    """Where the shown text's position `cut` lies in the raw text; None within marks, which must stay together."""
+    if raw.startswith("#"):
+        return None
+    shown = at = 0
+    for match in _MARKS.finditer(raw):
+        before = match.start() - at
+        if cut <= shown + before:
+            break
+        shown += before + len(match[1] or match[2] or match[3])
+        at = match.end()
+        if cut < shown:
+            return None
+    return at + cut - shown
 
 
 def _range(start: int, length: int, style: str) -> QTextLayout.FormatRange:

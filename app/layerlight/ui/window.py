@@ -24,7 +24,7 @@ from layerlight.ui.welcome_panel import WelcomePanel
 from layerlight.ui.work_panel import WorkPanel
 
 SIZE = (1440, 900)
-SMALLEST = (1080, 640)
+SMALLEST = (1000, 600)
 MEASURE_EVERY = 2000
 """ms between two looks at RAM while the engine can't look yet."""
 
