@@ -5,7 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from layerlight.core import memory
-from layerlight.core.model import Layer, LayerKind, Model, TextShape
+from layerlight.core.model import Layer, LayerKind, Model, Tensor, TextShape
+
+_KEPT_MODELS = 4
+"""Weighings that are kept: a slider plans the same model again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """One layer's weights once loaded, in bytes and parameters; `routed` is the part that its experts hold."""
+
+    size: int
+    tensor: int
+    """Bytes that carrying it needs where it runs: its largest tensor, or all its experts, which are fused."""
+    parameters: int
+    routed: int
+    routed_parameters: int
+    quantized: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +35,7 @@ class Unit:
     """The unit's share of the KV cache."""
     tensor: int
     """Bytes of the largest tensor: the room that carrying it needs where it runs."""
+    weights: tuple[Weights, ...] = ()
 
     @property
     def size(self) -> int:
@@ -34,6 +51,7 @@ class Unit:
 
 def units_of(model: Model, shape: TextShape, context: int, dtype: str, quantization: str | None) -> tuple[Unit, ...]:
     """The model's units in its own order; tied layers stand where the first of them does."""
+    weights = dict(zip((layer.name for layer in model.layers), _weighed(model, dtype, quantization), strict=True))
     by_name = {layer.name: layer for layer in model.layers}
     group_of = {name: group for group in model.tied for name in group}
     units: list[Unit] = []
@@ -43,17 +61,55 @@ def units_of(model: Model, shape: TextShape, context: int, dtype: str, quantizat
             continue
         together = tuple(by_name[name] for name in group_of.get(layer.name, (layer.name,)) if name in by_name)
         done.update(each.name for each in together)
-        units.append(_unit(together, shape, context, dtype, quantization))
+        units.append(_unit(together, tuple(weights[each.name] for each in together), shape, context, dtype))
     return tuple(units)
 
 
-def _unit(layers: tuple[Layer, ...], shape: TextShape, context: int, dtype: str, quantization: str | None) -> Unit:
-    tensors = [
-        memory.loaded_tensor_size(tensor, layer, dtype, quantization) for layer in layers for tensor in layer.tensors
-    ]
+def _unit(layers: tuple[Layer, ...], weights: tuple[Weights, ...], shape: TextShape, context: int, dtype: str) -> Unit:
     return Unit(
         layers,
-        tuple(memory.loaded_size(layer, dtype, quantization) for layer in layers),
+        tuple(each.size for each in weights),
         sum(memory.kv_bytes(shape, layer.index, context, dtype) for layer in layers if layer.index is not None),
-        max(tensors, default=0),
+        max(each.tensor for each in weights),
+        weights,
     )
+
+
+# -- weighing: the same for every context and every limit, and long where each expert is a tensor ----------------------
+
+_kept: list[tuple[Model, str, str | None, tuple[Weights, ...]]] = []
+
+
+def _weighed(model: Model, dtype: str, quantization: str | None) -> tuple[Weights, ...]:
+    """What each layer weighs. The last few answers are kept, told apart by identity: comparing models is as slow."""
+    for kept, kept_dtype, kept_quantization, weights in _kept:
+        if kept is model and kept_dtype == dtype and kept_quantization == quantization:
+            return weights
+    weights = tuple(_weights(layer, model.shape, dtype, quantization) for layer in model.layers)
+    _kept.append((model, dtype, quantization, weights))
+    del _kept[:-_KEPT_MODELS]
+    return weights
+
+
+def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: str | None) -> Weights:
+    size = largest = parameters = routed = routed_parameters = 0
+    quantized = False
+    for tensor in layer.tensors:
+        own = memory.loaded_tensor_size(tensor, layer, dtype, quantization)
+        elements = tensor.elements
+        size += own
+        parameters += elements
+        if _is_routed(tensor, shape):
+            routed += own
+            routed_parameters += elements
+        else:
+            largest = max(largest, own)
+        quantized = quantized or (quantization is not None and memory.quantizable(tensor, layer))
+    return Weights(size, max(largest, routed), parameters, routed, routed_parameters, quantized)
+
+
+def _is_routed(tensor: Tensor, shape: TextShape | None) -> bool:
+    """Whether a router chooses it for some tokens only: an expert's own tensor, or those of all experts in one."""
+    if shape is None or not shape.experts:
+        return False
+    return ".experts." in tensor.name or (len(tensor.shape) == 3 and tensor.shape[0] == shape.experts)
