@@ -14,7 +14,7 @@ from layerlight.core.layers import COMPONENT, layers_of, name_rules, tie
 from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, Component, Model, Tensor
 from layerlight.core.parameter_shapes import parameter_shapes
 from layerlight.core.pipeline_folder import most_common_dtype
-from layerlight.core.text_shape import text_shape
+from layerlight.core.text_shape import MOST_LAYERS, promised_layers, text_shape
 
 _KEPT_WHOLE = ("norm", ".gate.", "router", "embed_tokens", "lm_head", "wte", "wpe", "visual", "vision")
 """Parts that files in fp8 leave in the model's dtype."""
@@ -34,6 +34,10 @@ def model_from_config(config: Mapping[str, Any], name: str, folder: str = "") ->
     verdict = judge(read, chat_template=False)
     shape = text_shape(read) if verdict.kind.generates_text else None
     if shape is None:
+        if verdict.kind.generates_text and (promised_layers(read) or 0) > MOST_LAYERS:
+            raise BadRequest(
+                f"config.json promises {promised_layers(read)} layers.", hint="Use the model's own config.json."
+            )
         why = verdict.problems[0][0] if verdict.problems else "config.json does not describe a language model's layers."
         raise WrongKindOfModel(f"{name}: {why}", hint="Choose a chat or base text model.")
     dtype, notes = _dtype(read)

@@ -81,6 +81,23 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True)
+class LinearShape:
+    """A layer that keeps a constant state in place of a KV cache; lengths in elements."""
+
+    kind: str
+    """`mamba`, `mamba2`, `delta` (gated delta rule) or `convolution`."""
+    width: int
+    """Elements of a token inside the layer."""
+    heads: int
+    chunk: int
+    """Tokens that its slow path works on at once; 0 where it has none."""
+    convolution: int
+    """Elements of the state that is kept in the model's dtype."""
+    recurrence: int
+    """Elements of the state that is kept in float32."""
+
+
+@dataclass(frozen=True, slots=True)
 class TextShape:
     """Numbers of config.json that decide KV cache and working memory; lengths in elements, context in tokens."""
 
@@ -101,6 +118,21 @@ class TextShape:
     latent_rope_dim: int | None = None
     experts: int | None = None
     experts_per_token: int | None = None
+    linear: LinearShape | None = None
+    """Of the layers whose type is `linear_attention` or `hybrid`."""
+    query_dim: int | None = None
+    """Elements of a query head in latent attention."""
+    value_dim: int | None = None
+    """Elements of a value head in latent attention."""
+    index_dim: int | None = None
+    """Elements a token that an index of latent attention keeps (`index_head_dim`)."""
+    full_head_dim: int | None = None
+    """Of full attention, where it differs from `head_dim`."""
+    full_key_value_heads: int | None = None
+    expert_size: int | None = None
+    """Elements inside one expert."""
+    shared_expert_size: int = 0
+    """Elements inside the experts that every token passes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from typing import Any
 
 from layerlight.core.config_defaults import ConfigDefaults, config_defaults
 from layerlight.core.config_file import ConfigFile
+from layerlight.core.figures import first_figure
+from layerlight.core.layer_types import HYBRID, LINEAR, layer_types
+from layerlight.core.linear_state import linear_shape
 from layerlight.core.model import TextShape
 
 MOST_LAYERS = 10_000
-LARGEST_FIGURE = 2**40
-"""More than any model has: a config that says more is damaged, and is not believed."""
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _INTERMEDIATE = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "moe_intermediate_size")
@@ -22,18 +23,13 @@ _HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels")
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "context_length", "model_max_length")
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
+_SHARED_EXPERT = (
+    "shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size",
+)  # fmt: skip
 
 _NO_ATTENTION = frozenset({"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"})
 _UNLIMITED = frozenset({"bloom", "mpt", "mamba", "mamba2", "falcon_mamba", "xlstm", "rwkv", "recurrent_gemma"})
 """Model types whose positions have no end: a length in their config is only what they were trained with."""
-
-_PATTERNS = {
-    "gemma2": 2, "vaultgemma": 2, "gpt_oss": 2, "gemma3_text": 6, "gemma3": 6, "gemma3n_text": 5, "gemma3n": 5,
-    "gemma4_text": 6, "gemma4": 6, "cohere2": 4, "cohere2_moe": 4, "exaone4": 4, "olmo3": 4, "afmoe": 4,
-}  # fmt: skip
-"""Every n-th layer attends to all, the others to a window, where the config does not list its layers."""
-
-_CALLED = {"attention": "full_attention", "global": "full_attention", "local": "sliding_attention", "mamba": "mamba"}
 
 
 def text_shape(config: ConfigFile) -> TextShape | None:
@@ -42,33 +38,37 @@ def text_shape(config: ConfigFile) -> TextShape | None:
     nested = text is not config.content
     model_type = _word(text, "model_type") or config.model_type
     defaults = config_defaults(model_type) or config_defaults(config.model_type)
-    hidden = _first(text, _HIDDEN, defaults.hidden_size if defaults else None)
-    layers = _first(text, _LAYERS, defaults.layers if defaults else None)
-    vocabulary = _first(text, ("vocab_size", "n_words"), None) or (
-        _first(config.content, ("vocab_size",), defaults.vocabulary if defaults else None)
+    hidden = first_figure(text, _HIDDEN, defaults.hidden_size if defaults else None)
+    layers = first_figure(text, _LAYERS, defaults.layers if defaults else None)
+    vocabulary = first_figure(text, ("vocab_size", "n_words"), None) or (
+        first_figure(config.content, ("vocab_size",), defaults.vocabulary if defaults else None)
         if nested or defaults
         else None
     )
     if not hidden or not layers or layers > MOST_LAYERS or vocabulary is None:
         return None
-    heads = _first(text, _HEADS, defaults.heads if defaults else None) or 0
-    sliding, window = _layer_types(text, model_type, layers, defaults)
+    heads = first_figure(text, _HEADS, defaults.heads if defaults else None) or 0
+    types, window = layer_types(text, model_type, layers, defaults)
     return TextShape(
         model_type,
         hidden,
-        _first(text, _INTERMEDIATE, _default_intermediate(text, hidden, defaults)) or 4 * hidden,
+        first_figure(text, _INTERMEDIATE, _default_intermediate(text, hidden, defaults)) or 4 * hidden,
         layers,
         heads,
         0 if model_type in _NO_ATTENTION else _key_value_heads(text, model_type, heads, defaults),
         _head_dim(text, hidden, heads, defaults),
         vocabulary,
         _context_length(text, model_type, defaults),
-        sliding,
+        types,
         window,
-        _first(text, ("kv_lora_rank",), None),
-        _first(text, ("qk_rope_head_dim",), None),
-        _first(text, _EXPERTS, None) or None,
-        _first(text, _EXPERTS_PER_TOKEN, None) or None,
+        first_figure(text, ("kv_lora_rank",), None),
+        first_figure(text, ("qk_rope_head_dim",), None),
+        first_figure(text, _EXPERTS, None) or None,
+        first_figure(text, _EXPERTS_PER_TOKEN, None) or None,
+        linear_shape(text, model_type, hidden) if set(types) & {LINEAR, HYBRID} else None,
+        *_latent_dims(text),
+        *_full_attention(text, model_type),
+        *_expert_sizes(text, model_type),
     )
 
 
@@ -84,6 +84,11 @@ def tied_embeddings(config: ConfigFile) -> bool:
     return bool(defaults and defaults.tied)
 
 
+def promised_layers(config: ConfigFile) -> int | None:
+    """The number of layers that the config names, however unbelievable; None where it names none."""
+    return first_figure(config.text, _LAYERS, None)
+
+
 def decoder_layers(config: ConfigFile) -> int | None:
     """How many decoder layers the config promises."""
     shape = text_shape(config)
@@ -92,7 +97,7 @@ def decoder_layers(config: ConfigFile) -> int | None:
 
 def _key_value_heads(text: Mapping[str, Any], model_type: str, heads: int, defaults: ConfigDefaults | None) -> int:
     attention = text.get("attn_config")
-    if isinstance(attention, dict) and (found := _first(attention, ("kv_n_heads",), None)):
+    if isinstance(attention, dict) and (found := first_figure(attention, ("kv_n_heads",), None)):
         return found
     if model_type == "falcon" and not text.get("new_decoder_architecture"):
         return 1 if text.get("multi_query", True) else heads
@@ -100,16 +105,48 @@ def _key_value_heads(text: Mapping[str, Any], model_type: str, heads: int, defau
         return 1 if text.get("multi_query", True) else heads
     if "num_attention_heads" in text and "num_key_value_heads" in text and text["num_key_value_heads"] is None:
         return heads
-    return _first(text, _KEY_VALUE_HEADS, defaults.key_value_heads if defaults else None) or heads
+    return first_figure(text, _KEY_VALUE_HEADS, defaults.key_value_heads if defaults else None) or heads
 
 
 def _head_dim(text: Mapping[str, Any], hidden: int, heads: int, defaults: ConfigDefaults | None) -> int:
-    found = _first(text, _HEAD_DIM, defaults.head_dim if defaults else None)
+    found = first_figure(text, _HEAD_DIM, defaults.head_dim if defaults else None)
     return found or (hidden // heads if heads else 0)
 
 
+def _latent_dims(text: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]:
+    """(query head, value head, index) of latent attention."""
+    if first_figure(text, ("kv_lora_rank",), None) is None:
+        return None, None, None
+    plain = first_figure(text, ("qk_nope_head_dim",), None) or 0
+    turned = first_figure(text, ("qk_rope_head_dim",), None) or 0
+    index = first_figure(text, ("index_head_dim",), None)
+    return (plain + turned) or None, first_figure(text, ("v_head_dim",), None), index
+
+
+def _full_attention(text: Mapping[str, Any], model_type: str) -> tuple[int | None, int | None]:
+    """(head length, key-value heads) of full attention, where a type gives it others than its windows."""
+    if not model_type.startswith("gemma4"):
+        return None, None
+    heads = first_figure(text, ("num_global_key_value_heads",), None) if text.get("attention_k_eq_v") else None
+    return first_figure(text, ("global_head_dim",), 512), heads
+
+
+def _expert_sizes(text: Mapping[str, Any], model_type: str) -> tuple[int | None, int]:
+    """(elements inside one expert, inside those that every token passes)."""
+    if not first_figure(text, _EXPERTS, None):
+        return None, 0
+    size = first_figure(text, ("moe_intermediate_size", "expert_ffn_hidden_size"), None)
+    size = size or first_figure(text, ("intermediate_size",), None)
+    shared = first_figure(text, _SHARED_EXPERT, None)
+    if shared is None:
+        shared = (first_figure(text, ("n_shared_experts",), None) or 0) * (size or 0)
+    if model_type.startswith("llama4"):
+        shared = size or 0
+    return size, shared
+
+
 def _default_intermediate(text: Mapping[str, Any], hidden: int, defaults: ConfigDefaults | None) -> int:
-    ratio = _first(text, ("expansion_ratio",), None)
+    ratio = first_figure(text, ("expansion_ratio",), None)
     if ratio:
         return ratio * hidden
     return (defaults.intermediate_size if defaults else None) or 4 * hidden
@@ -119,7 +156,7 @@ def _context_length(text: Mapping[str, Any], model_type: str, defaults: ConfigDe
     """Positions the model was made for. YaRN stretches them by its factor unless the config counts that already."""
     if model_type in _UNLIMITED:
         return None
-    length = _first(text, _CONTEXT, None) or (defaults.context_length if defaults else None)
+    length = first_figure(text, _CONTEXT, None) or (defaults.context_length if defaults else None)
     if not length:
         return None
     rope = text.get("rope_parameters") or text.get("rope_scaling")
@@ -128,62 +165,6 @@ def _context_length(text: Mapping[str, Any], model_type: str, defaults: ConfigDe
         if isinstance(original, int) and isinstance(factor, int | float) and 1 <= factor <= 1000:
             return max(length, int(original * factor))
     return length
-
-
-def _layer_types(
-    text: Mapping[str, Any], model_type: str, layers: int, defaults: ConfigDefaults | None
-) -> tuple[tuple[str, ...], int | None]:
-    """(type per layer, window); no types when all layers attend to everything."""
-    window = _first(text, ("sliding_window", "sliding_window_size", "attention_window_size"), None)
-    if window is None and "sliding_window" not in text and defaults:
-        window = defaults.sliding_window
-    if text.get("use_sliding_window") is False or (
-        "use_sliding_window" not in text and model_type.startswith(("qwen2", "qwen3", "smollm3"))
-    ):
-        window = None
-    window = window or None
-    chunk = _first(text, ("attention_chunk_size",), 8192 if model_type.startswith("llama4") else None)
-    listed = text.get("layer_types") or text.get("layers_block_type")
-    if isinstance(listed, list) and listed and all(isinstance(each, str) for each in listed):
-        types = tuple(_CALLED.get(str(each), str(each)) for each in listed)[:layers]
-    else:
-        types = _derived_types(text, model_type, layers, window, chunk)
-    if set(types) == {"full_attention"}:
-        return (), None
-    return types, chunk if "chunked_attention" in types else window
-
-
-def _derived_types(
-    text: Mapping[str, Any], model_type: str, layers: int, window: int | None, chunk: int | None
-) -> tuple[str, ...]:
-    if model_type in ("mamba", "mamba2", "falcon_mamba"):
-        return ("linear_attention",) * layers
-    if model_type.startswith(("qwen3_next", "qwen3_5")):
-        every = _first(text, ("full_attention_interval",), 4) or 4
-        return tuple("linear_attention" if (i + 1) % every else "full_attention" for i in range(layers))
-    if model_type.startswith("llama4"):
-        every = _first(text, ("no_rope_layer_interval",), 4) or 4
-        return (
-            tuple("chunked_attention" if (i + 1) % every else "full_attention" for i in range(layers)) if chunk else ()
-        )
-    if not window:
-        return ()
-    if model_type.startswith(("qwen2", "qwen3")):
-        first = _first(text, ("max_window_layers",), 28) or 0
-        return tuple("sliding_attention" if i >= first else "full_attention" for i in range(layers))
-    every = _first(text, ("sliding_window_pattern", "_sliding_window_pattern"), _PATTERNS.get(model_type)) or 0
-    if every > 1:
-        return tuple("sliding_attention" if (i + 1) % every else "full_attention" for i in range(layers))
-    return ("sliding_attention",) * layers
-
-
-def _first(mapping: Mapping[str, Any], names: tuple[str, ...], default: int | None) -> int | None:
-    """The first of these entries that is a believable whole number of zero or more."""
-    for name in names:
-        value = mapping.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_FIGURE:
-            return value
-    return default
 
 
 def _word(mapping: Mapping[str, Any], name: str) -> str:
