@@ -89,5 +89,9 @@ def disk(free: int = 500 * GIB) -> Device:
     return Device("disk", "disk", "Disk", total=free, free=free)
 
 
-def machine(*devices: Device) -> Machine:
-    return Machine(devices or (ram(), disk()))
+def machine(*devices: Device, rates: tuple[tuple[str, float], ...] = ()) -> Machine:
+    return Machine(devices or (ram(), disk()), rates)
+
+
+SLOW_CPU = (("cpu", 1e8), ("matrix:cpu:bfloat16", 1e8))
+"""Rates of a processor that is never worth computing on beside an accelerator."""

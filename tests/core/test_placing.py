@@ -16,7 +16,7 @@ from layerlight.core.model import ModelKind
 from layerlight.core.placement_map import read_map
 from layerlight.core.placing import default_context, make_plan, require_fit
 from layerlight.core.plan import Plan, Wishes
-from tests.core.models import GIB, MIB, accelerator, dense, disk, machine, ram
+from tests.core.models import GIB, MIB, SLOW_CPU, accelerator, dense, disk, machine, ram
 
 CONTEXT = Budget(context=256)
 
@@ -69,7 +69,7 @@ def test_ram_that_is_too_small_leaves_layers_on_disk() -> None:
 def test_a_smaller_layer_fills_the_room_a_large_one_left() -> None:
     """A13: an embedding that is too large does not send every later layer away."""
     model = dense(layers=4, vocabulary=20000)
-    plan = make_plan(model, machine(accelerator(free=9 * MIB // 2), ram()), CONTEXT)
+    plan = make_plan(model, machine(accelerator(free=9 * MIB // 2), ram(), rates=SLOW_CPU), CONTEXT)
     assert plan.placement("model.embed_tokens").rests_on == "cpu"
     assert place_counts(plan)["cuda:0"] >= 4
 
@@ -123,7 +123,8 @@ def test_tied_weights_rest_together_and_count_once() -> None:
 
 def test_unified_memory_is_one_pool_without_a_second_tier() -> None:
     """D07: a Mac's RAM is not added to what Metal may use."""
-    mac = machine(accelerator("mps", 8 * MIB, kind="mps", shares_memory_with="cpu"), ram(16 * MIB), disk())
+    shared = accelerator("mps", 8 * MIB, kind="mps", shares_memory_with="cpu")
+    mac = machine(shared, ram(16 * MIB), disk(), rates=SLOW_CPU)
     plan = make_plan(dense(layers=40, hidden=128), mac, CONTEXT)
     assert plan.fits
     assert plan.places == ("mps", "disk")

@@ -1,18 +1,38 @@
-"""Planning: (Model, Machine, Budget, Wishes) → Plan, fastest place first, whole units only."""
+"""Planning: (Model, Machine, Budget, Wishes) → Plan, the fastest that fits, whole units only."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from layerlight.core import memory, speed
+from layerlight.core.bundles import Ways, bundles_of
+from layerlight.core.choosing import Choice, Choosing
 from layerlight.core.device import CPU, DISK, Budget, Machine, format_size
+from layerlight.core.device_sets import DeviceSet, device_sets
 from layerlight.core.errors import BadRequest, DoesNotFit, WrongKindOfModel
 from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, LayerKind, Model, TextShape
+from layerlight.core.pins import pinned_units
 from layerlight.core.placement_map import place_by_hand
-from layerlight.core.plan import DEFAULT_CONTEXT, PREFILL_CHUNK, Placement, PlaceUse, Plan, Prediction, Wishes
-from layerlight.core.rooms import Room, candidates, reserve, rooms_of
+from layerlight.core.plan import (
+    DEFAULT_CONTEXT,
+    PREFILL_CHUNK,
+    HandOver,
+    Placement,
+    PlaceUse,
+    Plan,
+    Prediction,
+    Wishes,
+)
+from layerlight.core.rooms import Room, reserve, rooms_of
+from layerlight.core.shortfall import nearest_fit
+from layerlight.core.speed import Prices, Seconds, traffic_of
 from layerlight.core.units import Unit, units_of
+
+STRATEGIES = ("fastest", "most-on-gpu")
+"""What the plan itself can follow; accelerate's own need accelerate, and so the engine."""
+
+ENGINE_STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 def default_context(model: Model) -> int:
@@ -31,17 +51,9 @@ def make_plan(model: Model, machine: Machine, budget: Budget, wishes: Wishes | N
     _check_wishes(model, machine, budget, wishes)
     rooms = rooms_of(machine, budget)
     dtype, notes = _dtype(model, rooms, wishes)
-    units = units_of(model, shape, budget.context, dtype, wishes.quantization)
-    working = memory.working_bytes(shape, budget.context, dtype, wishes.attention, PREFILL_CHUNK)
-    if wishes.map:
-        places = place_by_hand(units, (room.device.id for room in rooms), dict(wishes.map))
-        choice = _Choice(places, ("Placed by hand.",) * len(units))
-        _check_quantized_map(choice, wishes)
-        prediction = _predict(machine, budget, units, choice, rooms, working)
-    else:
-        choice, prediction = _choose(machine, budget, units, rooms, working, wishes)
-    placements = _placements(units, choice, machine, dtype, wishes.quantization)
-    return Plan(model, machine, budget, wishes, dtype, placements, prediction, notes=notes)
+    task = _Task(model, shape, machine, budget, wishes, rooms, dtype)
+    choice = task.by_hand() if wishes.map else task.choose()
+    return Plan(model, machine, budget, wishes, dtype, task.placements(choice), task.predict(choice), notes=notes)
 
 
 def require_fit(plan: Plan) -> Plan:
@@ -61,9 +73,9 @@ def require_fit(plan: Plan) -> Plan:
 def what_would_fit(plan: Plan) -> str:
     """The change that costs least and makes it fit, in a sentence."""
     budget, wishes, model, machine = plan.budget, plan.wishes, plan.model, plan.machine
-    free = replace(wishes, map=())
-    if wishes.map and _fits(model, machine, budget, free):
-        return "The plan made without the map fits."
+    free = replace(wishes, map=(), pins=())
+    if (wishes.map or wishes.pins) and _fits(model, machine, budget, free):
+        return f"The plan made without the {'map' if wishes.map else 'pins'} fits."
     for context in (2048, 1024, 512):
         if context < budget.context and _fits(model, machine, replace(budget, context=context), wishes):
             return f"A context of {context} tokens would fit."
@@ -113,6 +125,15 @@ def _check_wishes(model: Model, machine: Machine, budget: Budget, wishes: Wishes
             f"{model.name or 'This model'} is quantised already ({model.quantization}).",
             hint="Load it as it is, or choose the original model to quantise it another way.",
         )
+    if wishes.strategy in ENGINE_STRATEGIES:
+        raise BadRequest(
+            f"The strategy “{wishes.strategy}” is accelerate's own: it needs the engine.",
+            hint="Use fastest or most-on-gpu here.",
+        )
+    if wishes.strategy not in STRATEGIES:
+        raise BadRequest(f"“{wishes.strategy}” is no strategy.", hint=f"Use {' or '.join(STRATEGIES)}.")
+    if min(wishes.workload.prompt, wishes.workload.answer, wishes.workload.batch) < 1:
+        raise BadRequest("Prompt, answer and batch must be at least 1.", hint="Leave them out for the usual ones.")
     if budget.context < 1:
         raise BadRequest("The context must hold at least one token.", hint="Use for example 4096.")
     longest = model.context_length
@@ -123,8 +144,8 @@ def _check_wishes(model: Model, machine: Machine, budget: Budget, wishes: Wishes
         )
 
 
-def _check_quantized_map(choice: _Choice, wishes: Wishes) -> None:
-    kinds = {place if place in (CPU, DISK) else "accelerator" for place in choice.places}
+def _check_quantized(places: Sequence[str], wishes: Wishes) -> None:
+    kinds = {place if place in (CPU, DISK) else "accelerator" for place in places}
     if wishes.quantization and (DISK in kinds or len(kinds) > 1):
         raise DoesNotFit(
             "bitsandbytes can't leave quantised layers on disk, nor part them between an accelerator and RAM.",
@@ -148,148 +169,221 @@ def _dtype(model: Model, rooms: tuple[Room, ...], wishes: Wishes) -> tuple[str, 
 # -- the choice ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """A place and a reason for each unit."""
+class _Task:
+    """One request, with all that its choice and its prediction both need."""
 
-    places: tuple[str, ...]
-    reasons: tuple[str, ...]
+    def __init__(
+        self,
+        model: Model,
+        shape: TextShape,
+        machine: Machine,
+        budget: Budget,
+        wishes: Wishes,
+        rooms: tuple[Room, ...],
+        dtype: str,
+    ) -> None:
+        self.model, self.shape, self.machine, self.budget, self.wishes = model, shape, machine, budget, wishes
+        self.rooms, self.dtype = rooms, dtype
+        self.workload = wishes.workload.within(budget.context)
+        batch = self.workload.batch
+        units = units_of(model, shape, budget.context, dtype, wishes.quantization)
+        self.units = units if batch == 1 else tuple(replace(unit, kv=batch * unit.kv) for unit in units)
+        self.working = batch * memory.working_bytes(shape, budget.context, dtype, wishes.attention, PREFILL_CHUNK)
+        width = DTYPE_SIZES[dtype]
+        self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK)
+        self.pins = pinned_units(self.units, wishes.pins, (room.device.id for room in rooms))
+        self.steps = _steps(model, self.units)
 
-    def main(self, machine: Machine) -> str:
-        """What runs layers that rest in RAM or on disk: the machine's first accelerator in use, else the CPU."""
-        return next((device.id for device in machine.accelerators if device.id in self.places), CPU)
+    def by_hand(self) -> Choice:
+        """The map that was given. Raises MapMismatch, UnknownPlace, and DoesNotFit where bitsandbytes can't."""
+        places = place_by_hand(self.units, (room.device.id for room in self.rooms), dict(self.wishes.map))
+        _check_quantized(places, self.wishes)
+        return Choice(places, self._devices_of(places))
 
-
-def _choose(
-    machine: Machine, budget: Budget, units: tuple[Unit, ...], rooms: tuple[Room, ...], working: int, wishes: Wishes
-) -> tuple[_Choice, Prediction]:
-    """The first set of rooms that holds everything; when none does, the one that lacks the least."""
-    tried: list[tuple[_Choice, Prediction]] = []
-    for each in candidates(rooms, quantized=wishes.quantization is not None):
-        choice = _fill(machine, units, each, working, may_carry=wishes.quantization is None)
-        prediction = _predict(machine, budget, units, choice, rooms, working)
-        if not any(use.over for use in prediction.places):
-            return choice, prediction
-        tried.append((choice, prediction))
-    if not tried:
-        raise DoesNotFit("No place here can hold a quantised model.", hint="Load it without quantisation.")
-    return min(tried, key=lambda pair: sum(use.over for use in pair[1].places))
-
-
-def _fill(machine: Machine, units: tuple[Unit, ...], rooms: tuple[Room, ...], working: int, may_carry: bool) -> _Choice:
-    """Units onto the first room that takes them. What carried layers need where they run grows with their number,
-    so the filling is repeated until the room kept for them is enough."""
-    usable = rooms if may_carry else tuple(room for room in rooms if room.device.id != DISK)
-    held = 0
-    while True:
-        choice = _first_fit(units, usable, working, held)
-        main = choice.main(machine)
-        carried = [unit for unit, place in zip(units, choice.places, strict=True) if _runs_on(place, main) != place]
-        needed = sum(unit.kv for unit in carried) + max((unit.tensor for unit in carried), default=0)
-        if needed <= held:
-            return choice
-        held = needed
-
-
-def _first_fit(units: tuple[Unit, ...], rooms: tuple[Room, ...], working: int, held: int) -> _Choice:
-    """Each unit on the first place with room; `held` bytes stay free where carried layers run."""
-    main = rooms[0].device.id if rooms[0].device.id != DISK else CPU
-    left: dict[str, int | None] = {}
-    for room in rooms:
-        place = room.device.id
-        keeps = (working if place == main or room.device.is_accelerator else 0) + (held if place == main else 0)
-        left[place] = None if room.capacity is None else room.capacity - (0 if place == DISK else keeps)
-    chosen = [_first_with_room(unit, rooms, left, main) for unit in units]
-    return _Choice(tuple(place for place, _ in chosen), tuple(reason for _, reason in chosen))
-
-
-def _first_with_room(unit: Unit, rooms: tuple[Room, ...], left: dict[str, int | None], main: str) -> tuple[str, str]:
-    full: list[str] = []
-    for room in rooms:
-        place = room.device.id
-        needed = unit.size + (unit.kv if room.device.is_accelerator or place == main else 0)
-        room_left = left[place]
-        if room_left is None or needed <= room_left:
-            if room_left is not None:
-                left[place] = room_left - needed
-            return place, _reason(room, full)
-        full.append(f"{place} has {format_size(max(0, room_left))} left of the {format_size(needed)} it needs")
-    return rooms[-1].device.id, "No place has room for it: " + "; ".join(full) + "."
-
-
-def _reason(room: Room, full: list[str]) -> str:
-    if not full:
-        return f"{room.device.name} is the fastest place and has room."
-    carried = ", and is read from the file for every pass" if room.device.id == DISK else ""
-    return f"{'; '.join(full)}. It rests on {room.device.name}{carried}."
-
-
-# -- what it means ---------------------------------------------------------------------------------------------------
-
-
-def _runs_on(place: str, main: str) -> str:
-    return main if place in (CPU, DISK) else place
-
-
-def _placements(
-    units: tuple[Unit, ...], choice: _Choice, machine: Machine, dtype: str, quantization: str | None
-) -> tuple[Placement, ...]:
-    main = choice.main(machine)
-    return tuple(
-        Placement(
-            layer.name,
-            place,
-            _runs_on(place, main),
-            reason,
-            size,
-            quantization
-            if quantization and any(memory.quantizable(tensor, layer) for tensor in layer.tensors)
-            else dtype,
+    def choose(self) -> Choice:
+        """The best choice that fits; when none does, the one that lacks the least."""
+        pinned = frozenset(self.pins.values())
+        _check_quantized(tuple(pinned), self.wishes)
+        alike = {room.device.id: self._worth(room, pinned) for room in self.rooms}
+        sets = tuple(device_sets(self.rooms, self.wishes.quantization is not None, pinned, alike))
+        if not sets:
+            raise DoesNotFit(
+                "No place that may be used can run the model.", hint="Give RAM or an accelerator some room."
+            )
+        bundles = bundles_of(self.units, self.shape, self.wishes.quantization, self.pins)
+        bundle_of = {unit: number for number, bundle in enumerate(bundles) for unit in bundle.numbers}
+        choosing = Choosing(
+            bundles,
+            tuple(bundle_of[unit] for unit in self.steps),
+            self.working,
+            Ways(self.prices, self._cost),
+            lambda source, target: self.prices.of(self.prices.hand_over(source, target)),
         )
-        for unit, place, reason in zip(units, choice.places, choice.reasons, strict=True)
-        for layer, size in zip(unit.layers, unit.sizes, strict=True)
-    )
-
-
-def _predict(
-    machine: Machine, budget: Budget, units: tuple[Unit, ...], choice: _Choice, rooms: tuple[Room, ...], working: int
-) -> Prediction:
-    main = choice.main(machine)
-    rates = speed.rates_of(machine.bandwidths)
-    weights: dict[str, int] = {}
-    kv: dict[str, int] = {}
-    carried = 0
-    seconds: list[tuple[str, float]] = []
-    for unit, place in zip(units, choice.places, strict=True):
-        runs = _runs_on(place, main)
-        weights[place] = weights.get(place, 0) + unit.size
-        kv[runs] = kv.get(runs, 0) + unit.kv
-        carried = max(carried, unit.tensor if runs != place else 0)
-        seconds += _unit_seconds(unit, place, runs, machine, rates)
-    capacity = {room.device.id: room.capacity for room in rooms}
-    uses = tuple(
-        PlaceUse(
-            device.id,
-            weights.get(device.id, 0),
-            kv.get(device.id, 0),
-            (working if device.id == main or (device.is_accelerator and device.id in weights) else 0)
-            + (carried if device.id == main else 0),
-            reserve(device, budget),
-            capacity.get(device.id, 0),
+        found = choosing.best(sets)
+        return found or min(
+            (nearest_fit(self.units, each, self.working, self.pins) for each in sets),
+            key=lambda choice: sum(use.over for use in self.predict(choice).places),
         )
-        for device in machine.devices
-    )
-    load = sum(size / rates["disk-load"] for place, size in weights.items() if place != DISK)
-    return Prediction(uses, sum(spent for _, spent in seconds), load, tuple(seconds), bool(machine.bandwidths))
+
+    def _cost(self, unit: Unit, place: str, seconds: float) -> float:
+        if self.wishes.strategy == "most-on-gpu":
+            return (unit.size if place in (CPU, DISK) else 0) + 1e-6 * seconds
+        return seconds
+
+    def _worth(self, room: Room, pinned: frozenset[str]) -> Hashable:
+        place = room.device.id
+        if place in pinned:
+            return place
+        rates = tuple(
+            (f":{name}:".replace(f":{place}:", ":"), rate)
+            for name, rate in sorted(self.machine.bandwidths)
+            if f":{place}:" in f":{name}:"
+        )
+        return room.capacity, room.device.kind, room.device.shares_memory_with, rates
+
+    def _devices_of(self, places: Sequence[str]) -> DeviceSet:
+        return DeviceSet(
+            tuple(room for room in self.rooms if room.device.is_accelerator and room.device.id in places),
+            tuple(room for room in self.rooms if not room.device.is_accelerator),
+        )
+
+    # -- what it means -------------------------------------------------------------------------------------------------
+
+    def placements(self, choice: Choice) -> tuple[Placement, ...]:
+        reasons = _Reasons(self, choice)
+        return tuple(
+            Placement(
+                layer.name,
+                place,
+                choice.devices.runs_on(place),
+                reasons.of(number, place),
+                weights.size,
+                (self.wishes.quantization or self.dtype) if weights.quantized else self.dtype,
+            )
+            for number, (unit, place) in enumerate(zip(self.units, choice.places, strict=True))
+            for layer, weights in zip(unit.layers, unit.weights, strict=True)
+        )
+
+    def predict(self, choice: Choice) -> Prediction:
+        """Bytes per place at the peak, and seconds, of a choice."""
+        layers, total = self._layer_seconds(choice)
+        hand_overs = self._hand_overs(choice)
+        for each in hand_overs:
+            total += self.prices.hand_over(each.source, each.target)
+        runtime = self.prices.runtime
+        return Prediction(
+            self._uses(choice),
+            total.decode(runtime),
+            self._load_seconds(choice),
+            layers,
+            bool(self.machine.bandwidths),
+            total.prefill(runtime),
+            self.prices.of(total),
+            choice.gap,
+            hand_overs,
+        )
+
+    def _uses(self, choice: Choice) -> tuple[PlaceUse, ...]:
+        devices = choice.devices
+        weights: dict[str, int] = {}
+        kv: dict[str, int] = {}
+        carried = 0
+        for unit, place in zip(self.units, choice.places, strict=True):
+            runs = devices.runs_on(place)
+            weights[place] = weights.get(place, 0) + unit.size
+            kv[runs] = kv.get(runs, 0) + unit.kv
+            carried = max(carried, unit.tensor if runs != place else 0)
+        capacity = {room.device.id: room.capacity for room in self.rooms}
+        return tuple(
+            PlaceUse(
+                device.id,
+                weights.get(device.id, 0),
+                kv.get(device.id, 0),
+                (self.working if device.id == devices.main or (device.is_accelerator and device.id in weights) else 0)
+                + (carried if device.id == devices.main else 0),
+                reserve(device, self.budget),
+                capacity.get(device.id, 0),
+            )
+            for device in self.machine.devices
+        )
+
+    def _layer_seconds(self, choice: Choice) -> tuple[tuple[tuple[str, float], ...], Seconds]:
+        known: dict[Hashable, Seconds] = {}
+        total, layers = Seconds(), []
+        for unit, place in zip(self.units, choice.places, strict=True):
+            runs = choice.devices.runs_on(place)
+            for layer, traffic in zip(unit.layers, traffic_of(unit, self.shape, self.wishes.quantization), strict=True):
+                seconds = known.get((traffic, place))
+                if seconds is None:
+                    seconds = known[traffic, place] = self.prices.layer(traffic, place, runs)
+                total += seconds
+                layers.append((layer.name, seconds.decode(self.prices.runtime)))
+        return tuple(layers), total
+
+    def _hand_overs(self, choice: Choice) -> tuple[HandOver, ...]:
+        moved = self.prices.crossing_bytes()
+        names = {number: unit.layers[0].name for number, unit in enumerate(self.units)}
+        runs = [(number, choice.devices.runs_on(choice.places[number])) for number in self.steps]
+        seen: set[int] = set()
+        found = []
+        for at, (number, place) in enumerate(runs):
+            again = number in seen
+            seen.add(number)
+            if at and runs[at - 1][1] != place:
+                name = self.units[number].layers[-1].name if again else names[number]
+                found.append(HandOver(name, runs[at - 1][1], place, moved))
+        return tuple(found)
+
+    def _load_seconds(self, choice: Choice) -> float:
+        stored: dict[str, int] = {}
+        for unit, place in zip(self.units, choice.places, strict=True):
+            stored[place] = stored.get(place, 0) + sum(layer.size for layer in unit.layers)
+        return sum(speed.load_seconds(size, place, self.prices.rates) for place, size in stored.items())
 
 
-def _unit_seconds(
-    unit: Unit, place: str, runs: str, machine: Machine, rates: Mapping[str, float]
-) -> list[tuple[str, float]]:
-    unified = machine.has(runs) and machine.device(runs).shares_memory_with is not None
-    spent: list[tuple[str, float]] = []
-    for layer, size, read in zip(unit.layers, unit.sizes, unit.bytes_read(), strict=True):
-        seconds = speed.carry_seconds(max(size, read), place, runs, rates)
-        seconds += speed.read_seconds(read, runs, unified, rates)
-        spent.append((layer.name, seconds + (speed.LAYER_OVERHEAD if layer.kind is LayerKind.DECODER else 0.0)))
-    return spent
+def _steps(model: Model, units: Sequence[Unit]) -> tuple[int, ...]:
+    """Numbers of units in the order hidden states pass them; what they do not pass (towers, buffers) is left out."""
+    unit_of = {layer.name: number for number, unit in enumerate(units) for layer in unit.layers}
+    passed = [
+        layer.name
+        for layer in model.layers
+        if layer.kind is not LayerKind.TOWER and (layer.kind is not LayerKind.OTHER or layer.size)
+    ]
+    return tuple(unit_of[name] for name in passed)
+
+
+class _Reasons:
+    """Why each unit rests where it does, in a sentence."""
+
+    def __init__(self, task: _Task, choice: Choice) -> None:
+        self._task, self._choice = task, choice
+        self._uses = {use.place: use for use in task.predict(choice).places}
+
+    def of(self, number: int, place: str) -> str:
+        task, devices = self._task, self._choice.devices
+        name = task.machine.device(place).name
+        if task.wishes.map:
+            return "Placed by hand."
+        if number in task.pins:
+            return f"Pinned to {name} by hand."
+        if self._uses[place].over:
+            return f"No place has room for everything: {name} lacks {format_size(self._uses[place].over)}."
+        if place != DISK and place == devices.main and len(set(self._choice.places)) == 1:
+            return f"{name} is the fastest place that has room for everything."
+        if place not in (CPU, DISK):
+            return f"{name} holds it and runs it."
+        return self._away(number, place, name)
+
+    def _away(self, number: int, place: str, name: str) -> str:
+        main = self._choice.devices.main
+        if place == main:
+            return f"{name} holds it and the CPU runs it."
+        use, unit = self._uses[main], self._task.units[number]
+        left = None if use.capacity is None else use.capacity - use.used
+        full = (
+            f"{main} has {format_size(left)} left of the {format_size(unit.size)} it needs"
+            if left is not None and left < unit.size
+            else f"What {main} has left is worth more to other layers"
+        )
+        carried = " and is read from the file for every pass" if place == DISK else ""
+        return f"{full}. It rests on {name}{carried}."

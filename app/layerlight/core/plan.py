@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from layerlight.core.device import Budget, Machine
 from layerlight.core.model import Model
+from layerlight.core.workload import USUAL, Workload
 
 DEFAULT_CONTEXT = 4096
 PREFILL_CHUNK = 512
@@ -20,6 +21,12 @@ class Wishes:
     attention: str = "sdpa"
     map: tuple[tuple[str, str], ...] = ()
     """(layer, place) by hand; when given it must name every layer of the model."""
+    pins: tuple[tuple[str, str], ...] = ()
+    """(which layers, place): these rest there and the rest is planned around them. See `pins.parse_pin`."""
+    strategy: str = "fastest"
+    """`fastest`, `most-on-gpu`, or one of accelerate's names, which only the engine can work out."""
+    workload: Workload = USUAL
+    """What the plan is made fast for; it shrinks to a context that is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,16 @@ class PlaceUse:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOver:
+    """Where hidden states go from one device to the next: before this layer, so many bytes a token."""
+
+    layer: str
+    source: str
+    target: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """What the plan will cost: bytes per place at the peak, seconds a token in decode, seconds to load."""
 
@@ -65,6 +82,13 @@ class Prediction:
     seconds_per_layer: tuple[tuple[str, float], ...]
     calibrated: bool
     """False when the seconds stand on typical figures, not on this machine's own."""
+    prefill_seconds: float = 0.0
+    """Seconds over the workload's prompt, until the first token."""
+    workload_seconds: float = 0.0
+    """Prompt and answer of the workload: what the placement was chosen by."""
+    gap: float = 0.0
+    """How much faster, as a part of `workload_seconds`, a better placement could at most be; 0 when there is none."""
+    hand_overs: tuple[HandOver, ...] = ()
 
     def use(self, place: str) -> PlaceUse:
         return next(use for use in self.places if use.place == place)

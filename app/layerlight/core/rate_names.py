@@ -9,6 +9,8 @@ bus:cuda:0:to-pageable   … from ordinary RAM, as accelerate copies
 bus:cuda:0:from-pinned   … and back; likewise `from-pageable`
 bus                      bytes/s of the slowest `to-pageable`: for whoever asks without naming a device
 matrix:cuda:0:bfloat16   floating-point operations/s of large matrix products, an addition and a product being two
+weights:cpu:nf4          bytes/s at which weights in a format of bitsandbytes are read and multiplied by
+overhead:cuda:0          seconds of Python and dispatch per decoder layer and pass, of work that runs there
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ DISK_WARM = "disk-warm"
 BUS = "bus"
 
 _PLACE = r"(cpu|mps|(cuda|xpu|sim):\d+)"
-_NAME = re.compile(rf"{_PLACE}|disk(-load|-warm)?|bus(:{_PLACE}:(to|from)-(pinned|pageable))?|matrix:{_PLACE}:\w+")
+_NAME = re.compile(
+    rf"{_PLACE}|disk(-load|-warm)?|bus(:{_PLACE}:(to|from)-(pinned|pageable))?|(matrix|weights):{_PLACE}:\w+"
+    rf"|overhead:{_PLACE}"
+)
 
 
 def is_rate_name(name: str) -> bool:
@@ -36,6 +41,16 @@ def bus_name(place: str, inward: bool = True, pinned: bool = False) -> str:
 def matrix_name(place: str, dtype: str) -> str:
     """The speed of matrix products on `place`; dtype by torch's name."""
     return f"matrix:{place}:{dtype}"
+
+
+def weights_name(place: str, quantization: str) -> str:
+    """The speed of quantised weights on `place`: `nf4`, `fp4` or `int8`."""
+    return f"weights:{place}:{quantization}"
+
+
+def overhead_name(place: str) -> str:
+    """The overhead of a decoder layer that runs on `place`."""
+    return f"overhead:{place}"
 
 
 def bus_rate(rates: Mapping[str, float], place: str, inward: bool = True, pinned: bool = False) -> float:

@@ -18,44 +18,27 @@ class Room:
 
     device: Device
     capacity: int | None
+    limited: bool = False
+    """Whether a person set its limit."""
 
 
 def rooms_of(machine: Machine, budget: Budget) -> tuple[Room, ...]:
-    """Places in the order they are filled. Raises DoesNotFit when every place is forbidden.
+    """Places in the order they are filled: accelerators, RAM, disk. Raises DoesNotFit when every one is forbidden.
 
-    A limit of 0 takes a place away. Unified memory is one pool: while its accelerator may be used, RAM is no second
-    tier beside it, unless the person gave RAM a limit of its own.
+    A limit of 0 takes a place away.
     """
-    rooms: list[Room] = []
-    pooled = False
-    for device in sorted(machine.devices, key=_speed_order):
-        limit = budget.limit(device.id)
-        if limit == 0 or (device.id == CPU and pooled and limit is None):
-            continue
-        rooms.append(Room(device, _capacity(device, limit, budget)))
-        pooled = pooled or device.shares_memory_with == CPU
+    limits = [(device, budget.limit(device.id)) for device in sorted(machine.devices, key=_speed_order)]
+    rooms = tuple(
+        Room(device, _capacity(device, limit, budget), limit is not None) for device, limit in limits if limit != 0
+    )
     if not rooms:
         raise DoesNotFit("Every place has a limit of 0.", hint="Give at least one place some room.")
-    return tuple(rooms)
+    return rooms
 
 
 def reserve(device: Device, budget: Budget) -> int:
     """Bytes that stay free on a device: the person's own choice, else the plan's margin."""
     return dict(budget.reserve).get(device.id, memory.margin(device))
-
-
-def candidates(rooms: tuple[Room, ...], quantized: bool) -> tuple[tuple[Room, ...], ...]:
-    """Sets of rooms to try in turn, the fastest first: one device alone, all of them, then no accelerator.
-
-    bitsandbytes refuses a map that mixes accelerators with RAM or has disk in it, so quantised models get either.
-    """
-    if quantized:
-        rooms = tuple(room for room in rooms if room.device.kind in QUANTIZING_KINDS)
-    accelerators = tuple(room for room in rooms if room.device.is_accelerator)
-    others = tuple(room for room in rooms if not room.device.is_accelerator)
-    together = accelerators if quantized else rooms
-    tried = [*((room,) for room in accelerators), together if accelerators else (), others]
-    return tuple(each for each in tried if each)
 
 
 def _speed_order(device: Device) -> int:

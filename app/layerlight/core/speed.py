@@ -1,8 +1,16 @@
-"""Seconds: per token and per load, from bytes and bandwidths."""
+"""Seconds: of a pass through a layer, of a hand-over and of a load, from bytes and a machine's rates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+from layerlight.core.device import CPU, DISK, Machine
+from layerlight.core.model import LayerKind, TextShape
+from layerlight.core.rate_names import DISK_LOAD, bus_rate, matrix_name, overhead_name, weights_name
+from layerlight.core.runtime import TODAY, Runtime
+from layerlight.core.units import Unit
+from layerlight.core.workload import Workload
 
 TYPICAL: Mapping[str, float] = {
     "accelerator": 250e9,
@@ -11,32 +19,221 @@ TYPICAL: Mapping[str, float] = {
     "disk": 0.5e9,
     "bus": 8e9,
     "disk-load": 1.5e9,
+    "weights:cpu:nf4": 0.4e9,
+    "weights:cpu:fp4": 0.4e9,
+    "weights:cpu:int8": 0.7e9,
+    "matrix": 10e12,
+    "matrix:cpu": 18e9,
+    "handover": 50e-6,
 }
 """Bytes per second while this machine is not calibrated: an 8 GB laptop card, a base Apple chip, what two cores of an
 AVX2 processor reach in bf16 decode, per-tensor reads through accelerate's hooks, a pageable copy over PCIe 4 x8, and
-one long read from an NVMe disk. Good for an order of magnitude, and said so wherever it is shown."""
+one long read from an NVMe disk; what bitsandbytes reaches on those two cores. Below them operations per second of an
+8 GB laptop card and of two cores in bf16, and seconds of a hand-over. Good for an order of magnitude, and said so
+wherever it is shown."""
 
 LAYER_OVERHEAD = 0.0009
-"""Seconds of Python and dispatch per decoder layer and pass, eager mode, one busy core."""
+"""Seconds of Python and dispatch per decoder layer and pass, eager mode, one busy core; a machine may say its own."""
+
+KV_TRAFFIC = 3
+"""Times a pass moves the KV cache: growing it reads the old and writes the new one, attention reads that."""
 
 
-def carry_seconds(size: int, rests_on: str, runs_on: str, rates: Mapping[str, float]) -> float:
+def carry_seconds(
+    size: float, rests_on: str, runs_on: str, rates: Mapping[str, float], runtime: Runtime = TODAY
+) -> float:
     """Seconds to bring `size` bytes of weights to where they are read, for one pass."""
-    if rests_on == runs_on:
+    if rests_on == runs_on or not size:
         return 0.0
-    if rests_on == "disk":
-        to_ram = size / rates["disk"]
-        return to_ram if runs_on == "cpu" else to_ram + size / rates["bus"]
-    return size / rates["bus"]
-
-
-def read_seconds(size: int, runs_on: str, unified: bool, rates: Mapping[str, float]) -> float:
-    """Seconds in which the device reads `size` bytes of weights once: what decode is bound by."""
-    if runs_on == "cpu":
-        return size / rates["cpu"]
-    return size / rates.get(runs_on, rates["unified" if unified else "accelerator"])
+    seconds = size / rates[DISK] if rests_on == DISK else 0.0
+    return seconds if runs_on == CPU else seconds + size / bus_rate(rates, runs_on, pinned=runtime.pinned)
 
 
 def rates_of(bandwidths: tuple[tuple[str, float], ...]) -> dict[str, float]:
     """Measured bandwidths over typical ones."""
     return {**TYPICAL, **dict(bandwidths)}
+
+
+def load_seconds(stored: int, place: str, rates: Mapping[str, float]) -> float:
+    """Seconds to read `stored` bytes of files and leave them on a place; what stays on disk is not read."""
+    if place == DISK:
+        return 0.0
+    read = stored / rates[DISK_LOAD]
+    return read if place == CPU else read + stored / bus_rate(rates, place)
+
+
+# -- what a pass does in one layer -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one layer asks of a pass. Bytes once loaded; operations per token, with the experts one token uses."""
+
+    carried: int
+    """Bytes brought when it runs elsewhere than it rests; `looked_up` of them for rows of a table."""
+    looked_up: int
+    read: int
+    routed: int
+    """The part of `read` that experts hold: read as far as tokens choose them."""
+    operations: float
+    kv: int
+    """Bytes of KV cache at the whole context."""
+    last_only: bool
+    """Of a prompt it sees the last token alone, as the output head does."""
+    decoder: bool
+    quantization: str | None
+
+
+def traffic_of(unit: Unit, shape: TextShape, quantization: str | None) -> tuple[Traffic, ...]:
+    """The traffic of each layer of a unit. Towers are no part of a pass over text."""
+    found = []
+    share = _share(shape, 1)
+    for layer, weights in zip(unit.layers, unit.weights, strict=True):
+        parameters = weights.parameters - weights.routed_parameters * (1 - share)
+        read = weights.size
+        looked_up = 0
+        if layer.kind is LayerKind.TOWER:
+            read, parameters = 0, 0.0
+        elif layer.kind is LayerKind.EMBEDDING:
+            read, looked_up, parameters = 0, weights.size, 0.0
+        elif layer.kind is LayerKind.HEAD and len(unit.layers) > 1:
+            read, parameters = unit.size, float(sum(each.parameters for each in unit.weights))
+        decoder = layer.kind is LayerKind.DECODER
+        found.append(
+            Traffic(
+                read + looked_up,
+                looked_up,
+                read,
+                weights.routed,
+                2.0 * parameters,
+                unit.kv if decoder else 0,
+                layer.kind is LayerKind.HEAD,
+                decoder,
+                quantization if weights.quantized else None,
+            )
+        )
+    return tuple(found)
+
+
+def _share(shape: TextShape, tokens: int) -> float:
+    """The part of a layer's experts that so many tokens use, were each chosen as often."""
+    if not shape.experts or not shape.experts_per_token:
+        return 1.0
+    return float(1 - (1 - min(1.0, shape.experts_per_token / shape.experts)) ** tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Of one layer or of many: carrying and working, in a decode pass and in all passes over the prompt."""
+
+    decode_carrying: float = 0.0
+    decode_working: float = 0.0
+    prefill_carrying: float = 0.0
+    prefill_working: float = 0.0
+
+    def __add__(self, other: Seconds) -> Seconds:
+        return Seconds(
+            self.decode_carrying + other.decode_carrying,
+            self.decode_working + other.decode_working,
+            self.prefill_carrying + other.prefill_carrying,
+            self.prefill_working + other.prefill_working,
+        )
+
+    def decode(self, runtime: Runtime) -> float:
+        return runtime.pass_seconds(self.decode_carrying, self.decode_working)
+
+    def prefill(self, runtime: Runtime) -> float:
+        return runtime.pass_seconds(self.prefill_carrying, self.prefill_working)
+
+
+class Prices:
+    """Seconds of a workload on a machine: of layers by where they rest and run, and of hand-overs."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        shape: TextShape,
+        dtype: str,
+        width: int,
+        workload: Workload,
+        context: int,
+        chunk: int,
+        runtime: Runtime = TODAY,
+    ) -> None:
+        """`width` is bytes of an activation, `chunk` tokens of a prompt in one pass, `context` those `Traffic.kv` holds."""
+        self.rates = rates_of(machine.bandwidths)
+        self.workload, self.runtime = workload, runtime
+        self._shape, self._dtype = shape, dtype
+        self._hidden = shape.hidden_size * width * workload.batch
+        self._filled = min(1.0, workload.mean_length / context)
+        self._unified = {device.id for device in machine.devices if device.shares_memory_with is not None}
+        whole, rest = divmod(workload.prompt, chunk)
+        self._chunks = tuple((tokens, times) for tokens, times in ((chunk, whole), (rest, 1)) if tokens and times)
+
+    def layer(self, traffic: Traffic, rests_on: str, runs_on: str) -> Seconds:
+        """Seconds of one layer in a decode pass, and in all passes over the prompt."""
+        brought = carry_seconds(self._carried(traffic), rests_on, runs_on, self.rates, self.runtime)
+        resident = rests_on == runs_on
+        batch = self.workload.batch
+        cache = KV_TRAFFIC * traffic.kv * self._filled / self._bandwidth(runs_on, None)
+        decode = self._busy(traffic, self._pass(traffic, batch, runs_on, batch > 1) + cache, runs_on, resident)
+        passes = prefill = 0.0
+        for tokens, times in self._chunks:
+            seen = batch * (1 if traffic.last_only else tokens)
+            passes += times
+            prefill += times * self._busy(traffic, self._pass(traffic, seen, runs_on, seen > 1), runs_on, resident)
+        return Seconds(brought, decode, passes * brought, prefill)
+
+    def of(self, seconds: Seconds) -> float:
+        """Seconds of the whole workload."""
+        return seconds.prefill(self.runtime) + self.workload.passes * seconds.decode(self.runtime)
+
+    def hand_over(self, source: str, target: str) -> Seconds:
+        """Seconds in which hidden states go from one device to the next, through RAM, in a pass; on one device none."""
+        if source == target:
+            return Seconds()
+        per_token = self._hidden * self._crossing(source, target)
+        latency = self.rates["handover"]
+        prompt = sum(times * (tokens * per_token + latency) for tokens, times in self._chunks)
+        return Seconds(0.0, per_token + latency, 0.0, prompt)
+
+    def crossing_bytes(self) -> int:
+        """Bytes of hidden states that one hand-over moves in a decode pass."""
+        return self._hidden
+
+    def overhead(self, place: str) -> float:
+        return self.rates.get(overhead_name(place), LAYER_OVERHEAD)
+
+    def _crossing(self, source: str, target: str) -> float:
+        out = 0.0 if source == CPU else 1 / bus_rate(self.rates, source, inward=False, pinned=self.runtime.pinned)
+        return out + (0.0 if target == CPU else 1 / bus_rate(self.rates, target, pinned=self.runtime.pinned))
+
+    def _carried(self, traffic: Traffic) -> float:
+        looked_up = 0 if self.runtime.whole_tables else traffic.looked_up
+        unchosen = 0.0 if self.runtime.whole_experts else traffic.routed * (1 - _share(self._shape, 1))
+        return traffic.carried - looked_up - unchosen
+
+    def _pass(self, traffic: Traffic, tokens: int, place: str, computes: bool) -> float:
+        """Seconds in which a device reads a layer's weights once, or multiplies by them when that takes longer."""
+        read = traffic.read - traffic.routed * (1 - _share(self._shape, tokens))
+        reading = read / self._bandwidth(place, traffic.quantization)
+        return max(reading, traffic.operations * tokens / self._matrix(place)) if computes else reading
+
+    def _busy(self, traffic: Traffic, working: float, place: str, resident: bool) -> float:
+        """With what Python and dispatch take: an accelerator works meanwhile, unless it waits for weights."""
+        if not traffic.decoder:
+            return working
+        overhead = self.overhead(place)
+        return max(working, overhead) if resident and place != CPU else working + overhead
+
+    def _bandwidth(self, place: str, quantization: str | None) -> float:
+        if quantization is not None:
+            known = self.rates.get(weights_name(place, quantization))
+            if known is not None:
+                return known
+        if place == CPU:
+            return self.rates[CPU]
+        return self.rates.get(place, self.rates["unified" if place in self._unified else "accelerator"])
+
+    def _matrix(self, place: str) -> float:
+        return self.rates.get(matrix_name(place, self._dtype), self.rates["matrix:cpu" if place == CPU else "matrix"])

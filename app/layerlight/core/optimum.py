@@ -1,0 +1,162 @@
+"""The cheapest answer to a puzzle: branch and bound over how many items of a kind are kept in which way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+
+from layerlight.core.puzzle import Kind, Puzzle, Way, bound, toll
+
+Counts = tuple[tuple[int, ...], ...]
+"""For each kind, how many of its items are kept in each of its ways."""
+
+Judge = Callable[[Counts, float], float]
+"""(counts, what the puzzle says they cost) → what they really cost, which is never less."""
+
+
+class Search:
+    """Searches puzzles one after another for answers cheaper than the best so far.
+
+    `nodes` bounds the work: while some are left, what was searched was searched completely.
+    """
+
+    def __init__(self, nodes: int, best: float = float("inf")) -> None:
+        self.nodes = nodes
+        self.best = best
+
+    def improve(self, puzzle: Puzzle, tolls: Sequence[float], judge: Judge) -> None:
+        """Tells `judge` every answer that may be cheaper than `best`, which it lowers."""
+        _Descent(self, puzzle, tolls, judge).run()
+
+    @property
+    def ceiling(self) -> float:
+        """What an answer must stay below to be worth a look."""
+        return self.best - 1e-9 * abs(self.best) if isfinite(self.best) else self.best
+
+
+class _Descent:
+    """One puzzle's search. Kinds are settled one after another, each way by way, cheapest first."""
+
+    def __init__(self, search: Search, puzzle: Puzzle, tolls: Sequence[float], judge: Judge) -> None:
+        self.search, self.puzzle, self.judge = search, puzzle, judge
+        self.places = range(len(puzzle.rooms))
+        self.tolled = tuple((place, each) for place, each in enumerate(tolls) if each > 0)
+        self.floor = bound(puzzle, tolls)
+        self.order = sorted(
+            range(len(puzzle.kinds)), key=lambda index: (puzzle.kinds[index].count, -_largest(puzzle, index))
+        )
+        self.ways = [_by_toll(puzzle.kinds[index], tolls) for index in self.order]
+        self.room = list(puzzle.rooms)
+        self.chosen: list[list[int]] = [[0] * len(kind.ways) for kind in puzzle.kinds]
+        self.later = self._later()
+        self.tails = [self._tails(ways) for ways in self.ways]
+
+    def run(self) -> None:
+        if self.floor < self.search.ceiling and self.order:
+            self._settle(0, 0, self.puzzle.kinds[self.order[0]].count, self.floor)
+
+    def _later(self) -> list[tuple[list[int], list[int]]]:
+        """For each kind the least and the most that the kinds after it take of each place."""
+        least, most = [0] * len(self.room), [0] * len(self.room)
+        found = []
+        for position in reversed(range(len(self.order))):
+            found.append((least, most))
+            count = self.puzzle.kinds[self.order[position]].count
+            ways = [way for _, _, way in self.ways[position]]
+            least = [least[at] + count * min(way.uses[at] for way in ways) for at in self.places]
+            most = [most[at] + count * max(way.uses[at] for way in ways) for at in self.places]
+        return found[::-1]
+
+    def _tails(self, ways: list[tuple[float, int, Way]]) -> list[tuple[list[int], list[int]]]:
+        """For each way the least and the most that one item takes in the ways after it."""
+        found = []
+        for position in range(len(ways)):
+            after = [way for _, _, way in ways[position + 1 :]]
+            least = [min((way.uses[at] for way in after), default=0) for at in self.places]
+            most = [max((way.uses[at] for way in after), default=0) for at in self.places]
+            found.append((least, most))
+        return found
+
+    def _settle(self, position: int, at: int, left: int, cost: float) -> None:
+        """Tries every number of items of kind `position` for way `at`; `left` items have none yet."""
+        ways = self.ways[position]
+        surplus, index, way = ways[at]
+        last = at == len(ways) - 1
+        next_surplus = 0.0 if last else ways[at + 1][0]
+        counts = self.chosen[self.order[position]]
+        least_later, most_later = self.later[position]
+        least_tail, most_tail = self.tails[position][at]
+        for count in range(self._most(way, left, least_later, least_tail), (left if last else 0) - 1, -1):
+            self.search.nodes -= 1
+            if self.search.nodes < 0:
+                return
+            rest = left - count
+            total = cost + surplus * count
+            ceiling = self.search.ceiling
+            if total + next_surplus * rest >= ceiling:
+                return  # fewer here are dearer still: the ways that follow cost no less
+            for place in self.places:
+                self.room[place] -= way.uses[place] * count
+            counts[index] = count
+            unused = sum(
+                each * max(0, self.room[place] - most_later[place] - rest * most_tail[place])
+                for place, each in self.tolled
+            )
+            if total + next_surplus * rest + unused < ceiling:
+                if rest:
+                    self._settle(position, at + 1, rest, total)
+                else:
+                    self._next(position, total)
+            counts[index] = 0
+            for place in self.places:
+                self.room[place] += way.uses[place] * count
+
+    def _most(self, way: Way, left: int, later: list[int], tail: list[int]) -> int:
+        """How many items can be kept this way, so that what remains may still find room."""
+        most = left
+        for place in self.places:
+            spare = self.room[place] - later[place] - left * tail[place]
+            step = way.uses[place] - tail[place]
+            if step > 0:
+                most = min(most, spare // step)
+            elif spare - left * step < 0:
+                return -1
+        return most
+
+    def _next(self, position: int, cost: float) -> None:
+        if position + 1 < len(self.order):
+            self._settle(position + 1, 0, self.puzzle.kinds[self.order[position + 1]].count, cost)
+            return
+        if self._keeps_all_needed():
+            counts = tuple(tuple(each) for each in self.chosen)
+            self.search.best = min(self.search.best, self.judge(counts, self._cost()))
+
+    def _cost(self) -> float:
+        return self.puzzle.least_extra + sum(
+            way.cost * count
+            for kind, counts in zip(self.puzzle.kinds, self.chosen, strict=True)
+            for way, count in zip(kind.ways, counts, strict=True)
+        )
+
+    def _keeps_all_needed(self) -> bool:
+        kept = {
+            place
+            for kind, counts in zip(self.puzzle.kinds, self.chosen, strict=True)
+            for way, count in zip(kind.ways, counts, strict=True)
+            if count
+            for place in way.rests
+        }
+        return self.puzzle.needed <= kept
+
+
+def _by_toll(kind: Kind, tolls: Sequence[float]) -> list[tuple[float, int, Way]]:
+    """(what it costs above the cheapest, index, way), cheapest first."""
+    priced = [(toll(way, tolls), index, way) for index, way in enumerate(kind.ways)]
+    least = min(cost for cost, _, _ in priced)
+    scale = 1e-12 * max(abs(cost) for cost, _, _ in priced)
+    surplus = [(cost - least if cost - least > scale else 0.0, index, way) for cost, index, way in priced]
+    return sorted(surplus, key=lambda each: (each[0], each[1]))
+
+
+def _largest(puzzle: Puzzle, index: int) -> int:
+    return max(sum(way.uses) for way in puzzle.kinds[index].ways)
