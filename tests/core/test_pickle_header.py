@@ -6,6 +6,7 @@ import builtins
 import os
 import pickle
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -136,4 +137,26 @@ def test_a_truncated_archive_is_said(tmp_path: Path) -> None:
 def test_a_training_checkpoint_is_told_apart(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "pytorch_model.bin", pickle.dumps({"state_dict": {}, "epoch": 3}, 2))
     with pytest.raises(BrokenModel, match="training checkpoint"):
+        read_pickle_header(path)
+
+
+def test_instructions_without_end_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of 100 kB can unpack to a hundred million instructions."""
+    monkeypatch.setattr("layerlight.core.pickle_header.MOST_INSTRUCTIONS", 1_000)
+    path = write_zip(tmp_path / "pytorch_model.bin", b"\x80\x02" + b"N" * 2_000 + b".")
+    with pytest.raises(BrokenModel, match="don't end"):
+        read_pickle_header(path)
+
+
+@pytest.mark.parametrize(
+    "shape", ["(" + "J\0\1\0\0" * 65 + "t", "(J\xff\xff\xff\xfft", "(\x8a\x09" + "\xff" * 8 + "\0t"]
+)
+def test_a_shape_that_no_tensor_has_is_refused(tmp_path: Path, shape: str) -> None:
+    whole = write_pickle(tmp_path / "whole.bin", {"a": (258,)})
+    with zipfile.ZipFile(whole) as archive:
+        program = archive.read("archive/data.pkl")
+    there = b"(J\2\1\0\0t("
+    assert there in program
+    path = write_zip(tmp_path / "pytorch_model.bin", program.replace(there, shape.encode("latin1") + b"("))
+    with pytest.raises(BrokenModel, match="no storage or no shape"):
         read_pickle_header(path)

@@ -133,3 +133,11 @@ def test_bytes_beyond_the_tensors_are_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(BrokenModel, match=r"gone\.safetensors can't be read"):
         read_safetensors_header(tmp_path / "gone.safetensors")
+
+
+@pytest.mark.parametrize("shape", [[2**62] * 100_000, [2**62] * 100_000 + [0], [1] * 65])
+def test_a_tensor_of_countless_dimensions_is_refused_at_once(tmp_path: Path, shape: list[int]) -> None:
+    path = tmp_path / "model.safetensors"
+    write_header(path, json.dumps({"a": {"dtype": "BF16", "shape": shape, "data_offsets": [0, 8]}}).encode(), b"x" * 8)
+    with pytest.raises(BrokenModel, match="dimensions"):
+        read_safetensors_header(path)

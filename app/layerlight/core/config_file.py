@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from layerlight.core.plain_file import read_plain
+
 LARGEST_CONFIG = 20_000_000
 
 
@@ -65,12 +67,9 @@ class ConfigFile:
 def read_config(path: Path) -> ConfigFile:
     """config.json at `path`. Never raises: what is wrong becomes the problem."""
     try:
-        if path.stat().st_size > LARGEST_CONFIG:
-            return ConfigFile(problem="config.json is far too large to be one.", hint="Download it again.")
-        data = path.read_bytes()
+        return parse_config(read_plain(path, LARGEST_CONFIG))
     except OSError as error:
         return ConfigFile(problem=f"config.json can't be read: {error.strerror or error}.", hint="Check the folder.")
-    return parse_config(data)
 
 
 def parse_config(data: bytes) -> ConfigFile:

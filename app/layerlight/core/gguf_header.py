@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerlight.core.errors import BrokenModel
+from layerlight.core.plain_file import open_plain
 
 _MAGIC = b"GGUF"
 _FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -30,12 +31,12 @@ class GgufHeader:
 def read_gguf_header(path: Path) -> GgufHeader:
     """The header of a GGUF file, version 2 or 3. Raises BrokenModel for any other file."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             if path.stat().st_size == 0:
                 raise BrokenModel(f"{path.name} is empty (0 bytes).", hint="Download it again.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _read(data, path.name)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise BrokenModel(f"{path.name} is cut short inside its header.", hint="Download it again.") from error
     except OSError as error:
         raise BrokenModel(f"{path.name} can't be read: {error.strerror or error}.") from error

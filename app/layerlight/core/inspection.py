@@ -12,11 +12,15 @@ from layerlight.core.gguf_header import read_gguf_header
 from layerlight.core.layers import COMPONENT, incomplete, layers_of, name_rules, tie
 from layerlight.core.model import Component, Model, ModelKind, Tensor
 from layerlight.core.pipeline_folder import inspect_pipeline, most_common_dtype
+from layerlight.core.plain_file import endless, read_plain
 from layerlight.core.quantized_weights import quantized_weights
 from layerlight.core.safetensors_header import read_safetensors_header
 from layerlight.core.text_shape import text_shape
 from layerlight.core.tokenizer_files import find_tokenizer
 from layerlight.core.weight_files import WeightFiles, find_weight_files
+
+LONGEST_REVISION = 1_000
+"""Bytes of the name of a snapshot."""
 
 
 def inspect_folder(folder: str | Path) -> Model:
@@ -27,9 +31,15 @@ def inspect_folder(folder: str | Path) -> Model:
     try:
         place = _model_folder(Path(folder).expanduser())
         names = frozenset(entry.name for entry in place.iterdir())
+        unending = endless(place)
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise NotAModel(f"“{folder}” can't be read: {reason}.", hint="Check the path.") from error
+    if unending:
+        raise NotAModel(
+            f"“{unending[0]}” in “{folder}” is a pipe or a device, not a file: reading it would never end.",
+            hint="Remove it, or choose a folder with the model's own files.",
+        )
     name = _model_name(place)
     if "model_index.json" in names:
         return inspect_pipeline(place, name)
@@ -76,7 +86,7 @@ def _model_folder(path: Path) -> Path:
     if not (place / "snapshots").is_dir() or (place / "config.json").exists():
         return place
     try:
-        revision = (place / "refs" / "main").read_text(encoding="utf-8").strip()
+        revision = read_plain(place / "refs" / "main", LONGEST_REVISION).decode().strip()
     except (OSError, UnicodeDecodeError):
         revision = ""
     if revision and "/" not in revision and (place / "snapshots" / revision).is_dir():

@@ -15,9 +15,13 @@ from typing import IO, Any
 
 from layerlight.core.errors import BrokenModel
 from layerlight.core.model import Tensor
+from layerlight.core.plain_file import open_plain
+from layerlight.core.safetensors_header import MOST_DIMENSIONS
 
 LARGEST_PICKLE = 100_000_000
 """Bytes of instructions; weights are not among them."""
+MOST_INSTRUCTIONS = 5_000_000
+"""Of one file: a tensor needs about forty, so that a hundred thousand tensors have room."""
 
 _STORAGES = {
     "DoubleStorage": ("float64", 8), "FloatStorage": ("float32", 4), "HalfStorage": ("float16", 2),
@@ -85,7 +89,7 @@ def read_pickle_header(path: Path, name: str = "") -> tuple[PickledTensor, ...]:
     """
     name = name or path.name
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             content = _read_program(file, name)
     except _Refused as error:
         raise BrokenModel(
@@ -169,8 +173,8 @@ def _run(file: IO[bytes]) -> Any:
     """The value that the instructions build, with names, storages and tensors as symbols."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
-    for opcode, argument, position in pickletools.genops(file):
-        if position is not None and position > LARGEST_PICKLE:
+    for count, (opcode, argument, position) in enumerate(pickletools.genops(file)):
+        if count > MOST_INSTRUCTIONS or (position is not None and position > LARGEST_PICKLE):
             raise _Unreadable("its instructions don't end")
         if opcode.name == "STOP":
             return stack.pop()
@@ -268,6 +272,12 @@ def _storage(identity: Any) -> _Storage:
     return _Storage(str(identity[2]), dtype, width, int(identity[4]))
 
 
+def _is_shape(shape: Any) -> bool:
+    if not isinstance(shape, tuple) or len(shape) > MOST_DIMENSIONS:
+        return False
+    return all(isinstance(length, int) and 0 <= length < 2**63 for length in shape)
+
+
 def _rebuild(called: Any, arguments: Any) -> Any:
     """What the call would give, as a symbol: only dictionaries, tensors, parameters and plain torch values."""
     if not isinstance(called, _Name) or not isinstance(arguments, tuple):
@@ -278,7 +288,7 @@ def _rebuild(called: Any, arguments: Any) -> Any:
         return arguments[0]
     if called.path in _TENSORS:
         storage, _, shape = arguments[:3]
-        if not isinstance(storage, _Storage) or not all(isinstance(length, int) and length >= 0 for length in shape):
+        if not isinstance(storage, _Storage) or not _is_shape(shape):
             raise _Unreadable("a tensor has no storage or no shape")
         return _Rebuilt(storage, tuple(shape))
     if called.path in _PLAIN:

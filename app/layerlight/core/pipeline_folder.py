@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from layerlight.core.errors import BrokenModel
 from layerlight.core.model import Component, Layer, LayerKind, Model, ModelKind, Tensor
+from layerlight.core.plain_file import read_json
 from layerlight.core.safetensors_header import read_safetensors_header
 
 _SINGLES = ("diffusion_pytorch_model.safetensors", "model.safetensors")
@@ -17,9 +16,10 @@ _SINGLES = ("diffusion_pytorch_model.safetensors", "model.safetensors")
 def inspect_pipeline(folder: Path, name: str) -> Model:
     """An image pipeline: each component is one layer, with the bytes of the files that its loader opens."""
     try:
-        index = msgspec.json.decode((folder / "model_index.json").read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        return _broken(folder, name, f"model_index.json can't be read: {error}.")
+        index = read_json(folder / "model_index.json")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return _broken(folder, name, f"model_index.json can't be read: {reason}.")
     if not isinstance(index, dict):
         return _broken(folder, name, "model_index.json holds no object.")
     components: list[Component] = []
@@ -29,7 +29,7 @@ def inspect_pipeline(folder: Path, name: str) -> Model:
     for part, entry in index.items():
         if part.startswith("_") or not _is_class(entry):
             continue
-        if not (folder / part).is_dir():
+        if not _is_inner_folder(folder, part):
             problems.append(f"The component {part} is missing.")
             continue
         tensors, found = _weights(folder, part, problems)
@@ -60,6 +60,14 @@ def most_common_dtype(tensors: Any) -> str | None:
     for tensor in tensors:
         sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.size
     return max(sizes, key=lambda dtype: sizes[dtype], default=None)
+
+
+def _is_inner_folder(folder: Path, part: str) -> bool:
+    """False too for a part whose name leads out of the folder, or that the file system can't hold."""
+    try:
+        return part != ".." and Path(part).name == part and (folder / part).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _is_class(entry: Any) -> bool:

@@ -10,9 +10,12 @@ import msgspec
 from layerlight.core.device import format_size
 from layerlight.core.errors import BrokenModel
 from layerlight.core.model import Tensor
+from layerlight.core.plain_file import open_plain
 
 LARGEST_HEADER = 100_000_000
 """Bytes; the library's own limit."""
+MOST_DIMENSIONS = 64
+"""More than any tensor has: multiplying a million lengths would never end."""
 
 _DTYPES = {
     "BOOL": ("bool", 8), "U8": ("uint8", 8), "I8": ("int8", 8), "U16": ("uint16", 16), "I16": ("int16", 16),
@@ -44,7 +47,7 @@ def read_safetensors_header(path: Path, name: str = "") -> tuple[Tensor, ...]:
     """
     name = name or path.name
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             size = os.fstat(file.fileno()).st_size
             start = file.read(8)
             _check_start(start, size, name)
@@ -95,6 +98,10 @@ def _parse(header: bytes, name: str) -> list[tuple[tuple[int, int], Tensor]]:
             entry = _entry_decoder.decode(raw)
             dtype, bits = _DTYPES[entry.dtype]
             begin, end = entry.data_offsets
+            if len(entry.shape) > MOST_DIMENSIONS:
+                raise BrokenModel(
+                    f"{name} holds a tensor of {len(entry.shape)} dimensions.", hint="It is damaged: download it again."
+                )
             tensor = Tensor(key, dtype, tuple(entry.shape), end - begin, name)
             if begin < 0 or min(entry.shape, default=0) < 0 or tensor.elements * bits != (end - begin) * 8:
                 raise BrokenModel(

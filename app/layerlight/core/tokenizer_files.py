@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from layerlight.core.plain_file import is_plain, read_json
 
 _WHOLE = ("tokenizer.json", "tekken.json", "vocab.txt")
+_PIECES = ("vocab.json", "merges.txt")
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model")
-LARGEST_SETTINGS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,10 @@ class TokenizerFiles:
 def find_tokenizer(folder: Path, names: frozenset[str]) -> TokenizerFiles:
     """The tokenizer of a folder with these entries. Its files are looked at, never run."""
     template = has_chat_template(folder, names)
-    if any(name in names for name in _WHOLE) or {"vocab.json", "merges.txt"} <= names:
+    names = frozenset(
+        name for name in (*_WHOLE, *_PIECES, *_SENTENCEPIECE) if name in names and is_plain(folder / name)
+    )
+    if any(name in names for name in _WHOLE) or names.issuperset(_PIECES):
         return TokenizerFiles(True, template)
     sentencepiece = next((name for name in _SENTENCEPIECE if name in names), None)
     if sentencepiece is None:
@@ -65,9 +68,7 @@ def _is_template(value: Any) -> bool:
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > LARGEST_SETTINGS:
-            return {}
-        found = msgspec.json.decode(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
-    except (OSError, msgspec.DecodeError):
+        found = read_json(path)
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

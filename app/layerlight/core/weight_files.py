@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-import msgspec
+from layerlight.core.plain_file import is_plain, read_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -35,16 +35,16 @@ def find_weight_files(folder: Path, names: frozenset[str], config: Mapping[str, 
     """
     named = config.get("transformers_weights")
     if isinstance(named, str) and named:
-        if _leaves(named) or not _is_file(folder / named):
+        if _leaves(named) or not is_plain(folder / named):
             return WeightFiles(problems=((f"config.json asks for {named}, which is not there.", "Download it."),))
         return _sharded(folder, names, named) if named.endswith(".index.json") else WeightFiles((named,))
-    if _is_file(folder / SINGLE):
+    if is_plain(folder / SINGLE):
         return WeightFiles((SINGLE,), notes=_unused_index(folder, names))
-    if _is_file(folder / INDEX):
+    if is_plain(folder / INDEX):
         return _sharded(folder, names, INDEX)
-    if _is_file(folder / PICKLE):
+    if is_plain(folder / PICKLE):
         return WeightFiles((PICKLE,), pickled=True)
-    if _is_file(folder / PICKLE_INDEX):
+    if is_plain(folder / PICKLE_INDEX):
         return _sharded(folder, names, PICKLE_INDEX)
     return WeightFiles(problems=(_nothing_to_open(folder, names),))
 
@@ -60,29 +60,18 @@ def _sharded(folder: Path, names: frozenset[str], index: str) -> WeightFiles:
     if outside or not files:
         problem = f"{index} names {outside[0]}, outside its folder." if outside else f"{index} names no file."
         return WeightFiles(problems=((problem, "Download it again."),))
-    there = tuple(file for file in files if _is_file(folder / file))
+    there = tuple(file for file in files if is_plain(folder / file))
     missing = [file for file in files if file not in there]
     problems = (_missing(index, files, missing, _complete_set(names, frozenset(files))),) if missing else ()
     return WeightFiles(there, pickled, tuple(weight_map.items()), problems)
 
 
 def _read_index(path: Path) -> dict[str, str]:
-    try:
-        content = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from error
+    content = read_json(path)
     weight_map = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise ValueError("it has no weight_map")
     return weight_map
-
-
-def _is_file(path: Path) -> bool:
-    """False too for a name that the file system can't hold."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _leaves(file: str) -> bool:
