@@ -7,10 +7,11 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from layerlight.core.errors import LayerlightError, Stopped
+from layerlight.core.errors import LayerlightError, OutOfMemory, Stopped
 from layerlight.core.messages import (
     LayerPlaced,
     LayerRan,
@@ -137,6 +138,23 @@ def test_what_is_carried_is_what_the_device_counts(
     carried = sum(each.size for each in request.placements if each.rests_on == "cpu")
     assert moved == carried * 4
     assert moved <= backend.transfers(0).to_device <= moved * 1.05
+
+
+@pytest.mark.simulated
+def test_a_device_too_small_ends_the_load_and_holds_nothing(
+    engine: TorchEngine, model_folder: Folder, simulated: Callable[..., Any]
+) -> None:
+    """H16: the load overflows for real; what was there goes back, and a plan that fits loads next."""
+    sim = simulated([128 << 10])
+    everything = request_for(model_folder("llama"), lambda index, count: "sim:0", on=machine("sim:0"))
+    with pytest.raises(OutOfMemory, match="to load"):
+        engine.load(everything, Events().job())
+    assert sim.memory_allocated(0) == 0
+    assert engine.loaded is None
+    few = request_for(model_folder("llama"), lambda index, count: "sim:0" if index < 3 else "cpu", on=machine("sim:0"))
+    engine.load(few, Events().job())
+    engine.unload(Events().job())
+    assert sim.memory_allocated(0) == 0
 
 
 def test_layer_one_on_disk_leaves_layer_ten_alone(engine: TorchEngine, model_folder: Folder) -> None:

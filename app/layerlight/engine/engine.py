@@ -26,6 +26,7 @@ from layerlight.core.messages import (
 )
 from layerlight.engine.checking import check
 from layerlight.engine.device_memory import measure_memory, reset_peaks
+from layerlight.engine.heap import use_one_arena
 from layerlight.engine.loading import LoadedModel, load_model
 from layerlight.engine.logs import quiet_libraries
 from layerlight.engine.quantizing import require_quantization
@@ -47,6 +48,7 @@ class TorchEngine:
     """
 
     def __init__(self) -> None:
+        use_one_arena()
         quiet_libraries()
         self.loaded: LoadedModel | None = None
         self._measured_at = 0.0

@@ -39,6 +39,7 @@ from layerlight.core.messages import (
     decode_request,
     encode,
 )
+from layerlight.engine.heap import use_one_arena
 from layerlight.engine.logs import redirect_output, start_logging
 from layerlight.engine.warming import set_environment, warm_up
 
@@ -69,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if hasattr(os, "nice"):
         with contextlib.suppress(OSError):
             os.nice(NICENESS)
+    use_one_arena()
     set_environment()
     Host(requests, events).serve()
     return 0

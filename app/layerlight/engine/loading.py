@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from layerlight.core.errors import BrokenModel, LayerlightError, LoadFailed, Stopped
 from layerlight.core.folders import own_folders
 from layerlight.core.job import Job
 from layerlight.core.messages import LoadRequest, PlacedLayer
-from layerlight.core.safetensors_header import read_safetensors_header
-from layerlight.core.weight_files import find_weight_files
 from layerlight.engine import file_pages
-from layerlight.engine.checking import CheckedModel, torch_dtype
+from layerlight.engine.checking import CheckedModel
+from layerlight.engine.dispatching import run_on_main, tie_on_disk
+from layerlight.engine.empty_model import torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
 from layerlight.engine.offload_folder import OffloadFolder
-from layerlight.engine.places import offloaded, place_name, placed_layers
+from layerlight.engine.places import placed_layers
 from layerlight.engine.progress import LoadProgress, reported_by
 from layerlight.engine.quantizing import avoid_failing_kernels, bitsandbytes_config, quiet_bitsandbytes
 from layerlight.engine.streaming import Carried, carry_counted
@@ -63,8 +61,8 @@ def load_model(request: LoadRequest, checked: CheckedModel, job: Job) -> LoadedM
 
     What a failure leaves behind is only garbage: the caller collects it.
     """
-    progress = LoadProgress(job, dict(checked.checked.layers), checked.entry_layers, _page_releaser(request))
-    offload = _offload_folder(request, _resaved_bytes(request, checked))
+    progress = LoadProgress(job, dict(checked.checked.layers), checked.layer_of, _page_releaser(request))
+    offload = _offload_folder(request, checked.resaved)
     loaded: LoadedModel | None = None
     failure: LayerlightError
     try:
@@ -89,8 +87,11 @@ def _load_and_look(
     tokenizer = load_tokenizer(request.folder)
     model = _load(request, checked, progress, offload)
     progress.finish("Looking where everything is")
-    carried = _settle_places(model, request, checked)
-    placed = placed_layers(model, tuple(placement.layer for placement in request.placements))
+    layers = tuple(placement.layer for placement in request.placements)
+    run_on_main(model, checked)
+    tie_on_disk(model)
+    carried = carry_counted(model, layers)
+    placed = placed_layers(model, layers)
     quiet_bitsandbytes()
     avoid_failing_kernels(model)
     places = tuple(dict.fromkeys(place for layer in placed for place in (layer.rests_on, layer.runs_on)))
@@ -120,7 +121,7 @@ def _load(request: LoadRequest, checked: CheckedModel, progress: LoadProgress, o
     if request.quantization:
         options["quantization_config"] = bitsandbytes_config(request.quantization, dtype)
     progress.tell("Opening the weight files")
-    with reported_by(progress), _one_at_a_time(_converts(request, checked)):
+    with reported_by(progress), _one_at_a_time(checked.converts):
         model, told = AutoModelForCausalLM.from_pretrained(
             request.folder,
             config=checked.config,
@@ -180,57 +181,6 @@ def _refuse_surprises(told: dict[str, Any], name: str) -> None:
         raise LoadFailed(f"{name} could not be loaded: {told['error_msgs'][0]}")
 
 
-# -- where things come to rest ---------------------------------------------------------------------------------------
-
-
-def _settle_places(model: Any, request: LoadRequest, checked: CheckedModel) -> dict[str, Carried]:
-    _run_on_main(model, checked)
-    _tie_on_disk(model)
-    return carry_counted(model, tuple(placement.layer for placement in request.placements))
-
-
-def _run_on_main(model: Any, checked: CheckedModel) -> None:
-    """Makes layers that rest in RAM or on disk run on the plan's device.
-
-    from_pretrained lets accelerate take the first of a *set* of accelerators, whose order changes from process to
-    process; where it took another one, the model is dispatched again, weights staying where they are.
-    """
-    hook = getattr(model, "_hf_hook", None)
-    if hook is None or place_name(hook.execution_device) == place_name(checked.main):
-        return
-    from accelerate import dispatch_model
-    from accelerate.hooks import remove_hook_from_submodules
-
-    loader = _loader_of(model)
-    remove_hook_from_submodules(model)
-    model.tie_weights()
-    dispatch_model(
-        model,
-        dict(checked.device_map),
-        main_device=torch.device(checked.main),
-        offload_index=dict(loader.index) if loader is not None and loader.index else None,
-        skip_keys=model._skip_keys_device_placement,
-    )
-
-
-def _tie_on_disk(model: Any) -> None:
-    """Finds tied weights on disk by their other name too.
-
-    transformers lists both names only when it reads safetensors in place, not when it has written weights anew.
-    """
-    loader = _loader_of(model)
-    for name, source in (getattr(model, "all_tied_weights_keys", None) or {}).items():
-        if loader is not None and source in loader.index and name not in loader.index:
-            loader.index[name] = loader.index[source]
-            loader.all_keys.append(name)
-
-
-def _loader_of(model: Any) -> Any:
-    """The one loader behind all of a model's hooks, or None when nothing is carried."""
-    found = (offloaded(getattr(inner, "_hf_hook", None)) for inner in model.modules())
-    return next((loader for loader in found if loader is not None), None)
-
-
 # -- memory and disk while loading -----------------------------------------------------------------------------------
 
 
@@ -245,11 +195,6 @@ def _page_releaser(request: LoadRequest) -> Any:
             file_pages.release(folder)
 
     return after
-
-
-def _converts(request: LoadRequest, checked: CheckedModel) -> bool:
-    """Whether tensors are merged or cut while loading, as fused experts are."""
-    return bool(_absent_from_files(request, checked))
 
 
 @contextmanager
@@ -284,40 +229,6 @@ def _offload_folder(request: LoadRequest, resaved: int) -> OffloadFolder | None:
         folder.remove()
         raise
     return folder
-
-
-def _resaved_bytes(request: LoadRequest, checked: CheckedModel) -> int:
-    """Bytes that layers on disk need in the offload folder: what is not in a safetensors file under its own name."""
-    on_disk = {placement.layer for placement in request.placements if placement.rests_on == "disk"}
-    absent = _absent_from_files(request, checked)
-    return sum(
-        parameter.numel() * parameter.element_size()
-        for name, parameter in checked.model.named_parameters()
-        if name in absent and checked.entry_layers.get(name) in on_disk
-    )
-
-
-def _absent_from_files(request: LoadRequest, checked: CheckedModel) -> set[str]:
-    """Parameters that no safetensors file holds under their own name, prefixed by the base model or not."""
-    held = _names_in_files(Path(request.folder), checked.config)
-    prefix = f"{checked.model.base_model_prefix}."
-    known = held | {prefix + name for name in held} | {name.removeprefix(prefix) for name in held}
-    tied = set(getattr(checked.model, "all_tied_weights_keys", None) or {})
-    return {name for name, _ in checked.model.named_parameters()} - known - tied
-
-
-def _names_in_files(folder: Path, config: Any) -> set[str]:
-    """Names of the tensors that a load would open, whole files checked; empty for pickles, which have no header.
-
-    Raises BrokenModel when a file is missing or cut short, before any memory is taken.
-    """
-    named = {"transformers_weights": getattr(config, "transformers_weights", None)}
-    weights = find_weight_files(folder, frozenset(os.listdir(folder)), named)
-    for problem, hint in weights.problems:
-        raise BrokenModel(problem, hint=hint)
-    if weights.pickled:
-        return set()
-    return {tensor.name for file in weights.files for tensor in read_safetensors_header(folder / file, file)}
 
 
 def _shape(lengths: Any) -> str:

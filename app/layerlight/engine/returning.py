@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 import torch
+
+from layerlight.engine import heap
 
 
 def give_back(places: Iterable[str] = ()) -> None:
@@ -22,7 +22,7 @@ def give_back(places: Iterable[str] = ()) -> None:
         _synchronize(device)
     for kind in sorted({device.type for device in accelerators}):
         _module(kind).empty_cache()
-    _trim_heap()
+    heap.trim()
 
 
 def _synchronize(device: torch.device) -> None:
@@ -35,11 +35,3 @@ def _synchronize(device: torch.device) -> None:
 def _module(kind: str) -> Any:
     """`torch.cuda`, `torch.mps`, …: get_device_module would refuse one that is not built in."""
     return getattr(torch, kind)
-
-
-def _trim_heap() -> None:
-    """glibc keeps freed blocks in its arenas; malloc_trim hands their pages back. Other systems do so by themselves."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)

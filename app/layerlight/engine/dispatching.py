@@ -1,0 +1,52 @@
+"""accelerate's hooks, mended: the plan's device runs what is carried, and tied weights are found on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from layerlight.engine.checking import CheckedModel
+from layerlight.engine.places import offloaded, place_name
+
+
+def run_on_main(model: Any, checked: CheckedModel) -> None:
+    """Makes layers that rest in RAM or on disk run on the plan's device.
+
+    from_pretrained lets accelerate take the first of a *set* of accelerators, whose order changes from process to
+    process; where it took another one, the model is dispatched again, weights staying where they are.
+    """
+    hook = getattr(model, "_hf_hook", None)
+    if hook is None or place_name(hook.execution_device) == place_name(checked.main):
+        return
+    from accelerate import dispatch_model
+    from accelerate.hooks import remove_hook_from_submodules
+
+    loader = _loader_of(model)
+    remove_hook_from_submodules(model)
+    model.tie_weights()
+    dispatch_model(
+        model,
+        dict(checked.device_map),
+        main_device=torch.device(checked.main),
+        offload_index=dict(loader.index) if loader is not None and loader.index else None,
+        skip_keys=model._skip_keys_device_placement,
+    )
+
+
+def tie_on_disk(model: Any) -> None:
+    """Finds tied weights on disk by their other name too.
+
+    transformers lists both names only when it reads safetensors in place, not when it has written weights anew.
+    """
+    loader = _loader_of(model)
+    for name, source in (getattr(model, "all_tied_weights_keys", None) or {}).items():
+        if loader is not None and source in loader.index and name not in loader.index:
+            loader.index[name] = loader.index[source]
+            loader.all_keys.append(name)
+
+
+def _loader_of(model: Any) -> Any:
+    """The one loader behind all of a model's hooks, or None when nothing is carried."""
+    found = (offloaded(getattr(inner, "_hf_hook", None)) for inner in model.modules())
+    return next((loader for loader in found if loader is not None), None)

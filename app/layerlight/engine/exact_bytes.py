@@ -1,0 +1,95 @@
+"""Bytes of layers and of the KV cache, told by the empty model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from layerlight.engine.failures import LIBRARY_FAILURES
+from layerlight.engine.quantizing import is_quantized, quantized_bytes
+
+KV_PROBE = (24, 32)
+"""Two lengths of a first look at the cache, in tokens; what grows between them is per token."""
+
+
+def layer_bytes(model: torch.nn.Module, layers: Iterable[str], dtype: torch.dtype) -> dict[str, int]:
+    """Bytes of each layer once loaded; weights that two layers share count for the first."""
+    single = _kept_in_single_precision(model, dtype)
+    tied = dict(getattr(model, "all_tied_weights_keys", None) or {})
+    counted: set[str] = set()
+    sizes: dict[str, int] = {}
+    for layer in layers:
+        size = 0
+        for inner_name, inner in model.get_submodule(layer).named_modules():
+            prefix = ".".join(part for part in (layer, inner_name) if part)
+            for name, parameter in inner.named_parameters(recurse=False):
+                full = f"{prefix}.{name}"
+                source = tied.get(full, full)
+                if source not in counted:
+                    counted.add(source)
+                    size += _parameter_bytes(inner, name, parameter, full, single)
+            for name, buffer in inner.named_buffers(recurse=False):
+                if name not in inner._non_persistent_buffers_set:
+                    size += buffer.numel() * buffer.element_size()
+        sizes[layer] = size
+    return sizes
+
+
+def kv_cache_bytes(model: Any, context: int) -> int:
+    """Bytes of the KV cache at `context` tokens, found by running the empty model at two lengths.
+
+    Layers with a window or a constant state do not grow between two lengths beyond it, so the second look is at the
+    context itself; only where the empty model can't run that far is it extended from two short looks.
+    """
+    try:
+        return _cache_bytes(model, context)
+    except LIBRARY_FAILURES:  # a model that does not run on meta: an estimate from two short lengths
+        try:
+            short, longer = (_cache_bytes(model, length) for length in KV_PROBE)
+        except LIBRARY_FAILURES:  # nothing to say about this architecture
+            return 0
+        return short + (longer - short) * max(0, context - KV_PROBE[0]) // (KV_PROBE[1] - KV_PROBE[0])
+
+
+def _cache_bytes(model: Any, length: int) -> int:
+    with torch.inference_mode():
+        out = model(input_ids=torch.zeros((1, length), dtype=torch.long, device="meta"), use_cache=True)
+    cache = getattr(out, "cache", None)
+    if cache is None:
+        cache = out.past_key_values
+    return sum(tensor.numel() * tensor.element_size() for layer in cache.layers for tensor in _tensors_of(layer))
+
+
+def _tensors_of(layer: Any) -> list[torch.Tensor]:
+    """Every tensor that one layer of a cache holds, lists of them included, each once."""
+    found: dict[int, torch.Tensor] = {}
+    for value in vars(layer).values():
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(each, torch.Tensor):
+                found[id(each)] = each
+    return list(found.values())
+
+
+def _parameter_bytes(
+    module: torch.nn.Module, name: str, parameter: torch.nn.Parameter, full: str, single: re.Pattern[str] | None
+) -> int:
+    if is_quantized(module) and name == "weight":
+        rows, columns = module.out_features, module.in_features
+        return quantized_bytes(module, int(rows), int(rows) * int(columns))  # type: ignore[arg-type]
+    if single is not None and single.search(full):
+        return parameter.numel() * 4
+    return parameter.numel() * parameter.element_size()
+
+
+def _kept_in_single_precision(model: Any, dtype: torch.dtype) -> re.Pattern[str] | None:
+    """Which parameters this architecture loads in float32 whatever was asked."""
+    names: set[str] = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
+    if dtype == torch.float16:
+        names |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
+    if not names or dtype == torch.float32:
+        return None
+    patterns = [re.escape(name).replace(r"\*", ".*") for name in sorted(names)]
+    return re.compile(rf"(?:^|\.)(?:{'|'.join(patterns)})(?:\.|$)")
