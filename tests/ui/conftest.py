@@ -15,6 +15,7 @@ from layerlight.core.messages import DevicesSurveyed
 from layerlight.core.model import Model
 from layerlight.core.settings import Settings
 from layerlight.store.chats import ChatStore
+from layerlight.ui.desk import Desk
 from layerlight.ui.session import Session
 from layerlight.ui.window import Window
 from tests.core.models import dense
@@ -30,8 +31,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Bench:
     """Everything a test of the window touches, with the steps that many tests begin with."""
 
-    def __init__(self, qtbot: QtBot, engine: FakeEngine, session: Session, window: Window, model: Model) -> None:
-        self.qtbot, self.engine, self.session, self.window, self.model = qtbot, engine, session, window, model
+    def __init__(
+        self, qtbot: QtBot, engine: FakeEngine, session: Session, window: Window, desk: Desk, model: Model
+    ) -> None:
+        self.qtbot, self.engine, self.session, self.model = qtbot, engine, session, model
+        self.window, self.desk = window, desk
 
     def open(self) -> None:
         self.session.open_folder(self.model.folder)
@@ -63,14 +67,16 @@ def make_bench(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeBench]:
         engine = FakeEngine(machine)  # type: ignore[arg-type]
         model = model or dense()
         session = Session(engine, Settings(**settings), store, inspecting(model))  # type: ignore[arg-type]
-        window = Window(session, tmp_path / "layerlight.log")
+        window = Window(session.settings.window_geometry)
+        desk = Desk(session, tmp_path / "layerlight.log")
+        desk.furnish(window)
         made.append(window)
         qtbot.addWidget(window)
         window.show()
         session.begin()
         engine.warm_up()
         engine.tell(DevicesSurveyed(engine.machine))
-        return Bench(qtbot, engine, session, window, model)
+        return Bench(qtbot, engine, session, window, desk, model)
 
     yield make
     for window in made:

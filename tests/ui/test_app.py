@@ -27,14 +27,14 @@ from tests import fakes
 
 mode, when = sys.argv[1], sys.argv[2]
 model = fakes.starter()
-build = program.build
+assemble = program.assemble
 
 def told(what):
     sys.stdout.write(json.dumps(what) + "\\n")
     sys.stdout.flush()
 
-def built(app, engine, folders):
-    made = build(app, engine, folders)
+def assembled(*parts):
+    made = assemble(*parts)
     session = made.session
     session._inspect_model = lambda folder: model
     def heard(state, event):
@@ -51,7 +51,10 @@ def built(app, engine, folders):
     session.changed.connect(heard)
     return made
 
-program.build = built
+program.assemble = assembled
+watchdog = threading.Timer(40, lambda: os._exit(9))  # a hang is a failure, not a wait
+watchdog.daemon = True
+watchdog.start()
 code = program.main((), [sys.executable, os.environ["FAKE_ENGINE"], mode])
 told({"code": code, "modules": sorted(name for name in ("torch", "transformers", "pyqtgraph") if name in sys.modules)})
 sys.exit(code)

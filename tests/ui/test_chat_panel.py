@@ -25,7 +25,7 @@ ENTER = [Qt.Key.Key_Return, Qt.Key.Key_Enter]
 
 
 def chat_of(bench: Bench) -> ChatPanel:
-    return bench.window.work.chat
+    return bench.desk.work.chat
 
 
 def asked(bench: Bench) -> TextRequest:

@@ -26,7 +26,7 @@ def test_a_fault_is_logged_with_its_traceback_and_said(
         assert kind is not None
         assert error is not None
         faults.hook(kind, error, trace)
-    assert "a slip" in bench.window.notice
+    assert "a slip" in bench.desk.notice
     assert "Traceback" in log.read_text()
     assert "ZeroDivisionError" in capsys.readouterr().err
 
@@ -62,9 +62,9 @@ def test_settings_that_can_not_be_written_are_said_once(
 
     monkeypatch.setattr(settings_keeper, "write_settings", counted)
     bench.session.change_settings(theme="dark")
-    bench.qtbot.waitUntil(lambda: "could not be written" in bench.window.notice)
+    bench.qtbot.waitUntil(lambda: "could not be written" in bench.desk.notice)
     bench.session.dismiss()
     bench.session.change_settings(theme="light")
     bench.qtbot.waitUntil(lambda: len(tries) == 2)
     bench.qtbot.wait(30)
-    assert bench.window.notice == ""
+    assert bench.desk.notice == ""

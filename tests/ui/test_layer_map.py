@@ -14,7 +14,7 @@ from tests.ui.conftest import Bench, MakeBench
 
 
 def map_of(bench: Bench) -> LayerMap:
-    return bench.window.work.map
+    return bench.desk.work.map
 
 
 def shown(widget: LayerMap) -> QImage:

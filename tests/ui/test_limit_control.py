@@ -98,7 +98,7 @@ def test_showing_a_limit_tells_nobody(qtbot: QtBot, control: LimitControl) -> No
 
 def test_moving_a_limit_plans_again(opened: Bench) -> None:
     plan = opened.session.state.plan
-    opened.window.work.plan.limits["cuda:0"].slider.setValue(0)
+    opened.desk.work.plan.limits["cuda:0"].slider.setValue(0)
     opened.qtbot.waitUntil(lambda: opened.session.state.plan is not plan)
     assert opened.session.state.plan is not None
     assert opened.session.state.plan.places == ("cpu",)
@@ -110,7 +110,7 @@ def test_many_moves_are_one_plan(opened: Bench) -> None:
         lambda _state, event: planned.append(event) if type(event).__name__ == "Planned" else None
     )
     for value in range(100, 0, -1):
-        opened.window.work.plan.limits["cuda:0"].slider.setValue(value)
+        opened.desk.work.plan.limits["cuda:0"].slider.setValue(value)
     opened.qtbot.waitUntil(lambda: bool(planned))
     opened.qtbot.wait(30)
     assert len(planned) == 1
@@ -120,15 +120,15 @@ def test_a_shortfall_is_said_in_words(make_bench: MakeBench) -> None:
     bench = make_bench(fakes.no_card(), fakes.seventy_billion())
     bench.open()
     bench.session.set_limit("disk", 0)
-    bench.qtbot.waitUntil(lambda: "are missing" in bench.window.work.plan.shortfall)
-    assert "RAM needs" in bench.window.work.plan.shortfall
+    bench.qtbot.waitUntil(lambda: "are missing" in bench.desk.work.plan.shortfall)
+    assert "RAM needs" in bench.desk.work.plan.shortfall
 
 
 def test_absent_places_are_shown_and_can_be_forgotten(make_bench: MakeBench) -> None:
     """A19."""
     bench = make_bench(fakes.no_card(), limits=(("cuda:0", 6 * GIB),))
     bench.open()
-    panel = bench.window.work.plan
+    panel = bench.desk.work.plan
     assert "cuda:0" not in panel.limits
     line = panel._absent.itemAt(0).widget()
     assert line is not None
@@ -147,7 +147,7 @@ def test_absent_places_are_shown_and_can_be_forgotten(make_bench: MakeBench) -> 
 @pytest.mark.parametrize(("key", "quantization"), [("int8", "int8"), ("nf4", "nf4"), ("full", None)])
 def test_the_picker_chooses_the_precision(opened: Bench, key: str, quantization: str | None) -> None:
     opened.session.change_settings(quantization="nf4" if quantization is None else None)
-    picker = opened.window.work.plan.precision
+    picker = opened.desk.work.plan.precision
     opened.qtbot.mouseClick(picker.button(key), Qt.MouseButton.LeftButton)
     opened.qtbot.waitUntil(
         lambda: opened.session.state.plan is not None and opened.session.state.plan.wishes.quantization == quantization
@@ -159,7 +159,7 @@ def test_a_quantised_model_greys_the_picker_and_says_why(make_bench: MakeBench) 
 
     bench = make_bench(model=dense(quantization="gptq"), quantization="nf4")
     bench.open()
-    picker = bench.window.work.plan.precision
+    picker = bench.desk.work.plan.precision
     assert not picker.allowed("nf4")
     assert "gptq" in picker.button("nf4").toolTip()
     assert picker.current() == "full"
@@ -170,7 +170,7 @@ def test_the_context_slider_plans_for_its_tokens(make_bench: MakeBench) -> None:
 
     bench = make_bench(model=dense(context=8192))
     bench.open()
-    slider = bench.window.work.plan.context
+    slider = bench.desk.work.plan.context
     assert bench.session.context == 4096
     slider.setValue(slider.maximum())
     bench.qtbot.waitUntil(
@@ -183,7 +183,7 @@ def test_the_context_slider_plans_for_its_tokens(make_bench: MakeBench) -> None:
 
 
 def test_the_disk_can_be_left_out(opened: Bench) -> None:
-    opened.window.work.plan._disk.click()
+    opened.desk.work.plan._disk.click()
     assert dict(opened.session.settings.limits)["disk"] == 0
-    opened.window.work.plan._disk.click()
+    opened.desk.work.plan._disk.click()
     assert "disk" not in dict(opened.session.settings.limits)

@@ -293,7 +293,8 @@ def test_the_last_conversation_is_reopened(qtbot: QtBot, tmp_path: Path) -> None
     session = Session(FakeEngine(), Settings())
     seen: list[object] = []
     session.changed.connect(lambda _state, event: seen.append(event))
-    session.begin(ChatStore(tmp_path / "chats.sqlite3"))
+    session.begin()
+    session.reopen(ChatStore(tmp_path / "chats.sqlite3"))
     assert [turn.content for turn in session.turns] == ["Hello?", "Hello."]
     assert any(isinstance(event, ConversationChanged) for event in seen)
     session.close()

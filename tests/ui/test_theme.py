@@ -50,7 +50,7 @@ def test_a_choice_reaches_every_widget_at_once(bench: Bench, choice: str) -> Non
     try:
         switch.choose(choice)
         assert theme_of(bench.window).name == choice
-        assert theme_of(bench.window.welcome).name == choice
+        assert theme_of(bench.desk.welcome).name == choice
     finally:
         app.setStyleSheet("")
         switch.choose("light")

@@ -30,7 +30,7 @@ from layerlight.core.messages import (
 from layerlight.core.state import Phase
 from layerlight.ui.about import AboutDialog
 from layerlight.ui.verdict_bar import STALL
-from layerlight.ui.window import SMALLEST, _dropped
+from layerlight.ui.window import SMALLEST, folder_of
 from tests import fakes
 from tests.core.models import GIB, MIB, dense
 from tests.ui.conftest import Bench, MakeBench
@@ -46,8 +46,8 @@ def shortcut(bench: Bench, key: Qt.Key, modifiers: Qt.KeyboardModifier = Qt.Keyb
 
 
 def verdict(bench: Bench) -> str:
-    bench.qtbot.waitUntil(lambda: not bench.window.work.verdict._settling.isActive())
-    banner = bench.window.work.verdict.banner
+    bench.qtbot.waitUntil(lambda: not bench.desk.work.verdict._settling.isActive())
+    banner = bench.desk.work.verdict.banner
     return banner.words if banner else ""
 
 
@@ -55,17 +55,17 @@ def verdict(bench: Bench) -> str:
 
 
 def test_the_empty_window_shows_the_machine_and_the_doors(bench: Bench) -> None:
-    assert not bench.window.working
-    assert bench.window._work is None
-    assert [lane.place for lane in bench.window._lanes.arranged.lanes] == ["cuda:0", "cpu", "disk"]
-    assert bench.window.welcome.starter_button.isVisible()
+    assert not bench.desk.working
+    assert bench.desk._work is None
+    assert [lane.place for lane in bench.desk._lanes.arranged.lanes] == ["cuda:0", "cpu", "disk"]
+    assert bench.desk.welcome.starter_button.isVisible()
 
 
 def test_the_starter_door_fetches_and_can_be_cancelled(bench: Bench) -> None:
-    press(bench, bench.window.welcome.starter_button)
+    press(bench, bench.desk.welcome.starter_button)
     assert bench.engine.of_kind(StarterRequest)
     bench.engine.tell(StarterProgressed("Fetching the model", 30 * MIB, 90 * MIB, "Apache-2.0"))
-    bar = bench.window.work.verdict
+    bar = bench.desk.work.verdict
     assert bar.banner is not None
     assert bar.banner.share == pytest.approx(1 / 3)
     assert "Apache-2.0" in bar.banner.second
@@ -73,19 +73,19 @@ def test_the_starter_door_fetches_and_can_be_cancelled(bench: Bench) -> None:
     assert bench.engine.of_kind(StopRequest)
     bench.engine.tell(Failed(Failure("Stopped", "", "", "Stopped"), "StarterRequest"))
     assert bench.session.state.phase is Phase.EMPTY
-    assert not bench.window.working
+    assert not bench.desk.working
 
 
 def test_the_open_door_asks_for_a_folder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: bench.model.folder)
-    press(bench, bench.window.welcome.open_button)
-    bench.qtbot.waitUntil(lambda: bench.window.working)
+    press(bench, bench.desk.welcome.open_button)
+    bench.qtbot.waitUntil(lambda: bench.desk.working)
     assert bench.session.state.model == bench.model
 
 
 def test_a_dismissed_dialog_opens_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: "")
-    press(bench, bench.window.welcome.open_button)
+    press(bench, bench.desk.welcome.open_button)
     assert bench.session.state.model is None
 
 
@@ -122,13 +122,13 @@ def test_a_dropped_folder_is_opened_whatever_its_name(make_bench: MakeBench, tmp
 
 
 def test_what_is_not_on_this_machine_can_not_be_dropped() -> None:
-    assert _dropped([QUrl("https://example.org/model")]) == ""
+    assert folder_of([QUrl("https://example.org/model")]) == ""
 
 
 def test_folders_opened_before_are_one_press_away(make_bench: MakeBench) -> None:
     model = dense()
     bench = make_bench(model=model, recent_folders=(model.folder,))
-    action = bench.window.menus.recent.actions()[0]
+    action = bench.desk.menus.recent.actions()[0]
     action.trigger()
     bench.qtbot.waitUntil(lambda: bench.session.state.model is not None)
 
@@ -138,7 +138,7 @@ def test_folders_opened_before_are_one_press_away(make_bench: MakeBench) -> None
 
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
 def test_load_and_unload(opened: Bench, by: str) -> None:
-    bar = opened.window.work.verdict
+    bar = opened.desk.work.verdict
     verdict(opened)
     if by == "mouse":
         press(opened, bar.button("load"))
@@ -148,8 +148,8 @@ def test_load_and_unload(opened: Bench, by: str) -> None:
     request = opened.engine.last_load
     assert request is not None
     opened.engine.tell(*fakes.load_began(request), fakes.load_done(request, opened.engine.machine))
-    assert opened.window.work.side == "chat"
-    assert opened.window.work.title == "Where the layers live"
+    assert opened.desk.work.side == "chat"
+    assert opened.desk.work.title == "Where the layers live"
     if by == "mouse":
         press(opened, bar.button("unload"))
     else:
@@ -163,7 +163,7 @@ def test_load_and_unload(opened: Bench, by: str) -> None:
 def test_a_load_can_be_cancelled(opened: Bench, by: str) -> None:
     opened.start_load(0.5)
     if by == "mouse":
-        press(opened, opened.window.work.verdict.button("cancel"))
+        press(opened, opened.desk.work.verdict.button("cancel"))
     else:
         shortcut(opened, Qt.Key.Key_Period)
     assert opened.engine.of_kind(StopRequest)
@@ -177,15 +177,15 @@ def test_a_load_before_the_engine_is_warm_waits_and_says_so(opened: Bench) -> No
 
     opened.engine.tell(EngineStarted(1))
     opened.session.load()
-    banner = opened.window.work.verdict.banner
+    banner = opened.desk.work.verdict.banner
     assert banner is not None
     assert "warming up" in banner.second
-    assert opened.window.title.engine_words == "Engine warming up"
+    assert opened.desk.title.engine_words == "Engine warming up"
 
 
 def test_progress_shows_bytes_layers_and_time_left(opened: Bench) -> None:
     opened.start_load(0.5)
-    bar = opened.window.work.verdict
+    bar = opened.desk.work.verdict
     assert bar.banner is not None
     assert bar.banner.share == pytest.approx(0.5, abs=0.01)
     assert "about 3.4 s left" in bar.second_line
@@ -195,7 +195,7 @@ def test_progress_shows_bytes_layers_and_time_left(opened: Bench) -> None:
 def test_a_stall_is_said(opened: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """H06."""
     opened.start_load(0.5)
-    bar = opened.window.work.verdict
+    bar = opened.desk.work.verdict
     bar._heard -= STALL + 2
     bar._update_stall()
     assert "No progress for 7 s" in bar.second_line
@@ -206,7 +206,7 @@ def test_a_stall_is_said(opened: Bench, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_plan_can_be_looked_at_while_a_model_is_loaded(loaded: Bench) -> None:
     """H17: what is in memory and what would be are never mixed up."""
-    work = loaded.window.work
+    work = loaded.desk.work
     shortcut(loaded, Qt.Key.Key_1)
     assert work.side == "plan"
     assert work.title == "Where the layers live"
@@ -223,7 +223,7 @@ def test_advice_is_applied_with_one_press(make_bench: MakeBench) -> None:
     bench = make_bench(fakes.mac(), fakes.fourteen_billion())
     bench.open()
     assert "read from disk" in verdict(bench)
-    apply = bench.window.work.verdict.button("apply")
+    apply = bench.desk.work.verdict.button("apply")
     press(bench, apply)
     bench.qtbot.waitUntil(
         lambda: bench.session.state.plan is not None and bench.session.state.plan.wishes.quantization == "int8"
@@ -234,8 +234,8 @@ def test_what_does_not_fit_can_not_be_loaded(make_bench: MakeBench) -> None:
     bench = make_bench(fakes.no_card(), fakes.seventy_billion(), limits=(("disk", 0),))
     bench.open()
     assert "does not fit" in verdict(bench)
-    assert not bench.window.work.verdict.button("load").isVisibleTo(bench.window)
-    assert not bench.window.menus.actions["load"].isEnabled()
+    assert not bench.desk.work.verdict.button("load").isVisibleTo(bench.window)
+    assert not bench.desk.menus.actions["load"].isEnabled()
 
 
 # -- errors and notices ----------------------------------------------------------------------------------------------
@@ -248,16 +248,16 @@ def fail(bench: Bench) -> None:
 
 def test_an_error_stands_where_it_happened_with_hint_and_details(opened: Bench) -> None:
     opened.start_load(0.5)
-    opened.window._log.write_text("12:00:00  layer 3 asked for 300 MiB\n")
+    opened.desk._log.write_text("12:00:00  layer 3 asked for 300 MiB\n")
     fail(opened)
-    bar = opened.window.work.verdict
+    bar = opened.desk.work.verdict
     assert verdict(opened) == "Memory ran out: Layer 3 had no room on RTX 4060 Laptop."
     assert bar.second_line == "Lower the limit."
     press(opened, bar.button("details"))
-    assert opened.window.work.side == "log"
-    assert "asked for 300 MiB" in opened.window.work.log.text
-    press(opened, opened.window.work.log.close_button)
-    assert opened.window.work.side == "plan"
+    assert opened.desk.work.side == "log"
+    assert "asked for 300 MiB" in opened.desk.work.log.text
+    press(opened, opened.desk.work.log.close_button)
+    assert opened.desk.work.side == "plan"
     press(opened, bar.button("dismiss"))
     assert "Memory ran out" not in verdict(opened)
 
@@ -265,33 +265,33 @@ def test_an_error_stands_where_it_happened_with_hint_and_details(opened: Bench) 
 def test_the_engines_death_is_said_and_the_window_works(loaded: Bench) -> None:
     loaded.engine.tell(EngineStopped(False, "Its process was ended from outside (SIGKILL)."))
     assert "The engine stopped" in verdict(loaded)
-    assert loaded.window.work.side == "plan"
+    assert loaded.desk.work.side == "plan"
     loaded.engine.warm_up()
     loaded.load()
-    assert loaded.window.work.side == "chat"
+    assert loaded.desk.work.side == "chat"
 
 
 def test_a_notice_can_be_put_away(bench: Bench) -> None:
     bench.session.notify("The settings could not be read. The defaults are used.")
-    assert bench.window.notice.startswith("The settings")
+    assert bench.desk.notice.startswith("The settings")
     bench.session.dismiss()
-    assert bench.window.notice == ""
+    assert bench.desk.notice == ""
 
 
 def test_a_broken_log_is_no_error(opened: Bench) -> None:
-    opened.window.work.show_side("log")
-    assert opened.window.work.log.text == "The log is empty."
+    opened.desk.work.show_side("log")
+    assert opened.desk.work.log.text == "The log is empty."
 
 
 # -- devices ---------------------------------------------------------------------------------------------------------
 
 
 def test_each_device_has_a_card_with_live_memory(opened: Bench) -> None:
-    cards = opened.window.work.facts.cards
+    cards = opened.desk.work.facts.cards
     assert [card.lane.place for card in cards] == ["cuda:0", "cpu", "disk"]
     before = cards[1].lane.free
     opened.engine.tell(fakes.measured(opened.engine.machine, {"cpu": 2 * GIB}))
-    after = opened.window.work.facts.cards[1].lane.free
+    after = opened.desk.work.facts.cards[1].lane.free
     assert before is not None
     assert after is not None
     assert after < before
@@ -303,7 +303,7 @@ def test_unknown_memory_is_called_unknown(make_bench: MakeBench) -> None:
 
     bench = make_bench(machine(accelerator("xpu:0", free=None, kind="xpu"), ram(), disk()))  # type: ignore[arg-type]
     bench.open()
-    assert bench.window.work.facts.cards[0]._free.text() == "free memory unknown"
+    assert bench.desk.work.facts.cards[0]._free.text() == "free memory unknown"
 
 
 def test_warnings_of_the_survey_are_shown(make_bench: MakeBench) -> None:
@@ -313,7 +313,7 @@ def test_warnings_of_the_survey_are_shown(make_bench: MakeBench) -> None:
     machine = replace(fakes.no_card(), warnings=("nvidia-smi ended with code 9: the CPU is used.",))
     bench = make_bench(machine)
     bench.open()
-    assert "code 9" in bench.window.work.facts._warnings.text()
+    assert "code 9" in bench.desk.work.facts._warnings.text()
 
 
 def test_the_machine_can_be_looked_at_again(opened: Bench) -> None:
@@ -323,7 +323,7 @@ def test_the_machine_can_be_looked_at_again(opened: Bench) -> None:
 
 
 def test_facts_of_the_model_are_shown(opened: Bench) -> None:
-    facts = dict(opened.window.work.facts.facts)
+    facts = dict(opened.desk.work.facts.facts)
     assert facts["Architecture"] == "LlamaForCausalLM"
     assert facts["Made for"] == "256 tokens"
     assert facts["Loaded as"] == "bfloat16"
@@ -334,17 +334,17 @@ def test_facts_of_the_model_are_shown(opened: Bench) -> None:
 
 def test_about_tells_the_versions_and_the_log(bench: Bench) -> None:
     bench.engine.tell(EngineWarmed((("torch", "2.13.0+cpu"),), 1.0))
-    bench.window.menus.actions["about"].trigger()
-    about = bench.window.findChild(AboutDialog)
+    bench.desk.menus.actions["about"].trigger()
+    about = bench.desk.findChild(AboutDialog)
     assert isinstance(about, AboutDialog)
     assert "torch 2.13.0+cpu" in about.text
     assert "PySide6" in about.text
-    assert str(bench.window._log) in about.log_button.toolTip()
+    assert str(bench.desk._log) in about.log_button.toolTip()
     about.close()
 
 
 def test_a_theme_is_chosen_in_the_menu(bench: Bench) -> None:
-    dark = next(action for action in bench.window.menus._themes.actions() if action.data() == "dark")
+    dark = next(action for action in bench.desk.menus._themes.actions() if action.data() == "dark")
     dark.trigger()
     assert bench.session.settings.theme == "dark"
     assert dark.isChecked()
@@ -396,7 +396,7 @@ def test_every_control_has_a_name_for_screen_readers(loaded: Bench) -> None:
         QScrollBar,
     )
 
-    loaded.window.work.show_side("log")
+    loaded.desk.work.show_side("log")
     nameless = [
         widget
         for kind in (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QLineEdit, QPlainTextEdit)
@@ -416,7 +416,7 @@ def test_a_question_by_keyboard_alone(opened: Bench) -> None:
     assert request is not None
     opened.engine.tell(*fakes.load_began(request), fakes.load_done(request, opened.engine.machine))
     shortcut(opened, Qt.Key.Key_2)
-    entry = opened.window.work.chat.entry
+    entry = opened.desk.work.chat.entry
     assert opened.window.focusWidget() is entry
     opened.qtbot.keyClicks(entry, "Where?")
     opened.qtbot.keyClick(entry, Qt.Key.Key_Return)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QApplication, QWidget
 
 from layerlight.bench.beat import Beat, FirstPaint
-from layerlight.core.messages import EngineWarmed, Failed, ModelLoaded, Planned, RunFinished
-from layerlight.core.state import State
-from layerlight.ui.session import Session
+
+if TYPE_CHECKING:
+    from layerlight.core.state import State
+    from layerlight.ui.app import Program
+    from layerlight.ui.session import Session
 
 LASTS = 6.0
 """Seconds an empty window is watched."""
@@ -47,23 +50,36 @@ def _empty(app: QApplication, began: float) -> int:
 def _layerlight(app: QApplication, began: float, folder: str) -> int:
     # Imported here: an empty window is measured without them.
     from layerlight.core.folders import own_folders
-    from layerlight.ui.app import Begin, build
-    from layerlight.ui.link import engine_command
+    from layerlight.ui.app import Opening
 
-    folders = own_folders()
-    program = build(app, engine_command(), folders)
-    paint = FirstPaint(program.window, began)
-    program.window.show()
-    beat = Beat(program.window)
-    begin = Begin(program, [folder], folders.chats)
-    QTimer.singleShot(0, begin, begin.run)
-    story = Story(program.session, beat)
+    opening = Opening(app, own_folders(), argv=[folder])
+    paint = FirstPaint(opening.window, began)
+    opening.window.show()
+    beat = Beat(opening.window)
+    beat.enter("engine imports")
+    tellers = Tellers(beat)
+    opening.ready.connect(tellers.begin)
+    opening.start()
     code = app.exec()
-    program.finish()
-    if story.failure:
-        sys.stderr.write(f"{story.failure}\n")
+    opening.finish()
+    failure = tellers.story.failure if tellers.story else "The window was closed before it stood."
+    if failure:
+        sys.stderr.write(f"{failure}\n")
         return 1
     return _report(paint, beat) or code
+
+
+class Tellers(QObject):
+    """Begins the story when the program stands."""
+
+    def __init__(self, beat: Beat) -> None:
+        super().__init__()
+        self.story: Story | None = None
+        self._beat = beat
+
+    @Slot(object)
+    def begin(self, program: Program) -> None:
+        self.story = Story(program.session, self._beat)
 
 
 class Story(QObject):
@@ -84,6 +100,8 @@ class Story(QObject):
 
     @Slot(object, object)
     def _heard(self, state: State, event: object) -> None:
+        from layerlight.core.messages import EngineWarmed, Failed, ModelLoaded, Planned, RunFinished
+
         match event:
             case Failed(failure=failure):
                 self._end(f"{failure.title}: {failure.message}")

@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
-import layerlight
-from layerlight.core.environment import engine_environment
 from layerlight.core.folders import Folders, own_folders
-from layerlight.core.settings import read_settings
-from layerlight.ui.link import Link, engine_command
-from layerlight.ui.session import Session
-from layerlight.ui.settings_keeper import SettingsKeeper
 from layerlight.ui.theme import ThemeSwitch, font
 from layerlight.ui.window import Window
+
+if TYPE_CHECKING:
+    from layerlight.ui.desk import Desk
+    from layerlight.ui.link import Link
+    from layerlight.ui.session import Session
+    from layerlight.ui.settings_keeper import SettingsKeeper
+
+PARTS = (
+    "msgspec",
+    "layerlight.core.device",
+    "layerlight.core.plan",
+    "layerlight.core.messages",
+    "layerlight.core.state",
+    "layerlight.core.settings",
+    "layerlight.ui.engine_process",
+    "layerlight.ui.link",
+    "psutil",
+    "layerlight.core.local_memory",
+    "layerlight.core.placing",
+    "layerlight.core.advice",
+    "layerlight.store.chats",
+    "layerlight.ui.session",
+    "layerlight.ui.settings_keeper",
+    "layerlight.ui.lanes",
+    "layerlight.ui.arrangement",
+    "layerlight.ui.map_light",
+    "layerlight.ui.map_painter",
+    "layerlight.ui.layer_map",
+    "layerlight.ui.menus",
+    "layerlight.ui.welcome_panel",
+    "layerlight.ui.time_strip",
+    "layerlight.ui.prose",
+    "layerlight.ui.sampling_panel",
+    "layerlight.ui.chat_panel",
+    "layerlight.ui.plan_panel",
+    "layerlight.ui.model_panel",
+    "layerlight.ui.verdict_bar",
+    "layerlight.ui.work_panel",
+    "layerlight.ui.desk",
+)
+"""What is imported once the window is on the screen, in pieces small enough that it answers meanwhile."""
 
 
 @dataclass(slots=True)
@@ -32,6 +71,7 @@ class Program:
 
     session: Session
     window: Window
+    desk: Desk
     link: Link
     keeper: SettingsKeeper
     themes: ThemeSwitch
@@ -50,52 +90,120 @@ def main(argv: Sequence[str] = (), engine: Sequence[str] | None = None, folders:
     `engine` is the command that starts the engine; tests start it on simulated accelerators.
     """
     app = QApplication([sys.argv[0], *argv])
-    app.setApplicationName("Layerlight")
-    app.setApplicationVersion(layerlight.__version__)
-    app.setDesktopFileName("layerlight")
-    app.setFont(font(13))
-    folders = folders or own_folders()
-    program = build(app, engine or engine_command(), folders)
-    program.window.show()
-    QTimer.singleShot(0, program.window, Begin(program, list(argv), folders.chats).run)
+    opening = Opening(app, folders or own_folders(), engine, argv)
+    opening.window.show()
+    opening.start()
     beat = _listen_for_interrupt(app)
     code = app.exec()
     beat.stop()
-    program.finish()
+    opening.finish()
     return code
 
 
-def build(app: QApplication, engine: Sequence[str], folders: Folders) -> Program:
-    """Everything but the start: the window can be shown, nothing runs yet."""
+class Opening(QObject):
+    """Shows an empty window first, then puts the program together behind it, one small step at a time."""
+
+    ready = Signal(object)
+    """The Program, once everything stands and the engine has been started."""
+
+    def __init__(
+        self, app: QApplication, folders: Folders, engine: Sequence[str] | None = None, argv: Sequence[str] = ()
+    ) -> None:
+        super().__init__()
+        app.setApplicationName("Layerlight")
+        app.setDesktopFileName("layerlight")
+        app.setFont(font(13))
+        self._folders, self._engine, self._argv = folders, engine, tuple(argv)
+        saved = _saved(folders.settings)
+        self.themes = ThemeSwitch(app, str(saved.get("theme", "system")))
+        self.window = Window(str(saved.get("window_geometry", "")))
+        self.window.closing.connect(self._close_early)
+        self.program: Program | None = None
+        self._steps = self._build()
+
+    def start(self) -> None:
+        QTimer.singleShot(0, self, self._step)
+
+    def hurry(self) -> Program:
+        """Does all that is left at once."""
+        for _ in self._steps:
+            pass
+        if self.program is None:
+            raise RuntimeError("the window was closed before the program stood")
+        return self.program
+
+    def finish(self) -> None:
+        self._steps.close()
+        if self.program is not None:
+            self.program.finish()
+
+    @Slot()
+    def _step(self) -> None:
+        for _ in self._steps:
+            QTimer.singleShot(0, self, self._step)
+            return
+
+    @Slot()
+    def _close_early(self) -> None:
+        self._steps.close()
+
+    def _build(self) -> Generator[None, None, None]:
+        yield
+        QFontMetrics(font(14)).horizontalAdvance("Layerlight")  # finds the fonts, which takes as long as a large import
+        yield
+        for part in PARTS:
+            importlib.import_module(part)
+            yield
+        program = assemble(self.window, self.themes, self._folders, self._engine)
+        self.program = program
+        yield
+        program.link.start()
+        yield
+        program.session.begin()
+        yield
+        yield from program.desk.prepare()
+        yield
+        from layerlight.store.chats import open_chats
+
+        store = open_chats(self._folders.chats)
+        yield
+        program.session.reopen(store)
+        folder = next((each for each in self._argv if not each.startswith("-")), None)
+        if folder:
+            program.session.open_folder(folder)
+        self.ready.emit(program)
+
+
+def assemble(window: Window, themes: ThemeSwitch, folders: Folders, engine: Sequence[str] | None = None) -> Program:
+    """Everything but the start: the desk is in the window, nothing runs yet."""
+    from layerlight.core.environment import engine_environment
+    from layerlight.core.settings import read_settings
+    from layerlight.ui.desk import Desk
+    from layerlight.ui.link import Link, engine_command
+    from layerlight.ui.session import Session
+    from layerlight.ui.settings_keeper import SettingsKeeper
+
     settings, notice = read_settings(folders.settings)
     log = folders.log / "layerlight.log"
-    link = Link(engine, engine_environment(os.environ, settings.engine_environment), log)
+    link = Link(engine or engine_command(), engine_environment(os.environ, settings.engine_environment), log)
     session = Session(link, settings)
-    themes = ThemeSwitch(app, settings.theme)
     keeper = SettingsKeeper(session, folders.settings)
-    window = Window(session, log, themes)
+    desk = Desk(session, log, themes)
+    desk.furnish(window)
     faults = Faults(session, log)
     faults.install()
     if notice:
         session.notify(notice)
-    return Program(session, window, link, keeper, themes, faults)
+    return Program(session, window, desk, link, keeper, themes, faults)
 
 
-class Begin(QObject):
-    """What starts once the window is on the screen."""
-
-    def __init__(self, program: Program, argv: list[str], chats: Path) -> None:
-        super().__init__(program.window)
-        self._program, self._argv, self._chats = program, argv, chats
-
-    @Slot()
-    def run(self) -> None:
-        from layerlight.store.chats import open_chats
-
-        self._program.session.begin(open_chats(self._chats))
-        folder = next((each for each in self._argv if not each.startswith("-")), None)
-        if folder:
-            self._program.session.open_folder(folder)
+def _saved(path: Path) -> dict[str, Any]:
+    """The settings as they stand in the file, for the first look of the window; they are checked later."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 class Faults(QObject):

@@ -24,6 +24,7 @@ from layerlight.core.messages import (
     Event,
     Failed,
     Failure,
+    LayerPlaced,
     MemoryMeasured,
     ModelInspected,
     ModelUnloaded,
@@ -165,13 +166,15 @@ class Session(QObject):
 
     # -- start and end -------------------------------------------------------------------------------------------
 
-    def begin(self, store: ChatStore | None = None) -> None:
-        """Starts the engine, looks at RAM and disk meanwhile, and reopens the last conversation."""
+    def begin(self) -> None:
+        """Starts the engine, and looks at RAM and disk meanwhile."""
         self._engine.start()
         if self.state.machine is None:
             self._take(DevicesSurveyed(Machine((local_memory.ram(), local_memory.disk(Path.home())))))
-        if store is not None:
-            self._chats = Chats(store)
+
+    def reopen(self, store: ChatStore) -> None:
+        """Shows the last conversation of a store, and keeps new ones there."""
+        self._chats = Chats(store)
         try:
             self._chats.reopen()
         except StoreFailed as failure:
@@ -328,8 +331,12 @@ class Session(QObject):
 
     @Slot(object)
     def _take_all(self, events: list[Event]) -> None:
-        for event in events:
-            if not self._closed:
+        for i, event in enumerate(events):
+            if self._closed:
+                return
+            if isinstance(event, LayerPlaced) and i + 1 < len(events) and isinstance(events[i + 1], LayerPlaced):
+                self.state = apply(self.state, event)  # of many layers in a row the views hear once
+            else:
                 self._take(event)
 
     def _take(self, event: Event) -> None:

@@ -23,7 +23,7 @@ class ThemeSwitch(QObject):
     def __init__(self, app: QApplication, choice: str = "system") -> None:
         super().__init__(app)
         self._app = app
-        self._choice = choice
+        self._choice = choice if choice in ("light", "dark") else "system"
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._system_changed)
         self._apply()
 

@@ -1,38 +1,33 @@
-"""The window: arranges panels and menus, and hands what people do to the session."""
+"""The window itself: up at once with its mark, then filled; it takes drops and ends the program when it closes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Slot
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QStackedWidget, QWidget
+from PySide6.QtCore import QByteArray, QRectF, Qt, QUrl, Signal, Slot
+from PySide6.QtGui import QCloseEvent, QColor, QDragEnterEvent, QDropEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from layerlight.core.advice import advise
-from layerlight.core.messages import LayerRan, TextProduced
-from layerlight.core.state import Phase, State
-from layerlight.ui.controls import button, column, label, row, rule
-from layerlight.ui.happenings import SettingsChanged
-from layerlight.ui.icons import window_icon
-from layerlight.ui.layer_map import LayerMap
-from layerlight.ui.menus import Menus
-from layerlight.ui.session import Session
-from layerlight.ui.theme import ThemeSwitch
-from layerlight.ui.title_bar import TitleBar
-from layerlight.ui.welcome_panel import WelcomePanel
-from layerlight.ui.work_panel import WorkPanel
+from layerlight.ui.icons import draw_mark, window_icon
+from layerlight.ui.palette import theme_of
 
 SIZE = (1440, 900)
 SMALLEST = (1000, 600)
-MEASURE_EVERY = 2000
-"""ms between two looks at RAM while the engine can't look yet."""
+TITLE_HEIGHT = 48
 
 
 class Window(QWidget):
-    """One window. Its end is the program's end: nothing is asked, what is kept is kept."""
+    """One window. Nothing is asked when it closes: what is kept is kept.
 
-    def __init__(self, session: Session, log: Path, themes: ThemeSwitch | None = None) -> None:
+    It imports next to nothing, so that it stands on the screen while the rest of the program is still being read.
+    """
+
+    dropped = Signal(str)
+    """A folder, or the folder of a file."""
+    closing = Signal(str)
+    """Its place on the screen, for the settings."""
+
+    def __init__(self, geometry: str = "") -> None:
         super().__init__()
         self.setObjectName("window")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -41,225 +36,46 @@ class Window(QWidget):
         self.setMinimumSize(*SMALLEST)
         self.resize(*SIZE)
         self.setAcceptDrops(True)
-        self._session, self._log, self._themes = session, log, themes
-        self._menus = Menus(self, self._commands(), self._choose_theme)
-        self._menus.choose_theme(session.settings.theme)
-        self._work: WorkPanel | None = None
-        self.welcome = WelcomePanel(session)
-        self.welcome.opened.connect(self._open)
-        self.welcome.starter_wanted.connect(session.fetch_starter)
-        self.welcome.chat_wanted.connect(self._show_chat)
-        self._lanes = LayerMap(session, legend=False)
-        self._lanes.setFixedWidth(560)
-        first = QWidget()
-        first.setLayout(row(column(self._lanes, margins=(0, 24, 0, 16)), self.welcome, gap=0))
-        self._pages = QStackedWidget()
-        self._pages.addWidget(first)
-        self._notice = _NoticeBar(session)
-        self.title = TitleBar(session, self._menus.bar)
-        outer = column(self.title, rule(), self._notice, gap=0)
-        outer.addWidget(self._pages, 1)
-        self.setLayout(outer)
-        self._clock = QTimer(self, interval=MEASURE_EVERY)
-        self._clock.timeout.connect(self._measure)
-        session.changed.connect(self._changed)
-        self._restore(session.settings.window_geometry)
-        self._update()
-
-    @property
-    def work(self) -> WorkPanel:
-        """The working view; made when it is first needed, so that the window is up at once."""
-        if self._work is None:
-            self._work = WorkPanel(self._session, self._log)
-            self._work.acted.connect(self._act)
-            self._pages.addWidget(self._work)
-        return self._work
-
-    @property
-    def working(self) -> bool:
-        return self._work is not None and self._pages.currentWidget() is self._work
-
-    @property
-    def menus(self) -> Menus:
-        return self._menus
-
-    @property
-    def notice(self) -> str:
-        return self._notice.words
-
-    # -- what a person does --------------------------------------------------------------------------------------
-
-    def _commands(self) -> dict[str, Callable[[], object]]:
-        session = self._session
-        return {
-            "open": self._choose_folder,
-            "starter": session.fetch_starter,
-            "quit": self.close,
-            "load": session.load,
-            "unload": session.unload,
-            "stop": session.stop,
-            "survey": session.survey,
-            "new_chat": session.new_conversation,
-            "show_plan": self._show_plan,
-            "show_chat": self._show_chat,
-            "log": self._show_log,
-            "about": self._about,
-        }
-
-    @Slot(str)
-    def _open(self, folder: str) -> None:
-        if folder:
-            self._session.open_folder(folder)
-        else:
-            self._choose_folder()
-
-    def _choose_folder(self) -> None:
-        start = self._session.settings.last_folder or str(Path.home())
-        folder = QFileDialog.getExistingDirectory(self, "Open a model folder", start)
-        if folder:
-            self._session.open_folder(folder)
-
-    @Slot(str)
-    def _act(self, action: str) -> None:
-        session = self._session
-        match action:
-            case "load":
-                session.load()
-            case "unload":
-                session.unload()
-            case "cancel":
-                session.stop()
-            case "dismiss":
-                session.dismiss()
-            case "details":
-                self._show_log()
-            case "apply":
-                wishes = advise(session.state.plan).wishes if session.state.plan else None
-                if wishes is not None:
-                    session.change_settings(quantization=wishes.quantization)
-
-    def _show_plan(self) -> None:
-        self._show_side("plan")
-
-    def _show_chat(self) -> None:
-        self._show_side("chat")
-
-    def _show_log(self) -> None:
-        self._show_side("log")
-
-    def _show_side(self, side: str) -> None:
-        self._pages.setCurrentWidget(self.work)
-        self.work.show_side(side)
-        if side == "chat":
-            self.work.chat.entry.setFocus()
-
-    def _choose_theme(self, choice: str) -> None:
-        self._menus.choose_theme(choice)
-        self._session.change_settings(theme=choice)
-        if self._themes is not None:
-            self._themes.choose(choice)
-
-    def _about(self) -> None:
-        from layerlight.ui.about import AboutDialog
-
-        AboutDialog(self._session.state, self._log, self).open()
-
-    # -- what the session says -----------------------------------------------------------------------------------
-
-    @Slot(object, object)
-    def _changed(self, _state: State, event: object) -> None:
-        if not isinstance(event, LayerRan | TextProduced):
-            self._update(isinstance(event, SettingsChanged))
-
-    def _update(self, settings: bool = True) -> None:
-        session, state = self._session, self._session.state
-        needs_work = state.model is not None or state.error is not None or session.problem is not None
-        fetching = state.phase is Phase.FETCHING or session.waiting == "StarterRequest"
-        if (needs_work or fetching) and not self.working:
-            self._pages.setCurrentWidget(self.work)
-            self.work.map.setFocus(Qt.FocusReason.OtherFocusReason)
-        elif not needs_work and not fetching and self.working and not session.turns:
-            self._pages.setCurrentIndex(0)
-        name = state.model.name if state.model else ""
-        self.setWindowTitle(f"{name} — Layerlight" if name else "Layerlight")
-        actions = self._menus.actions
-        actions["load"].setEnabled(state.plan is not None and state.plan.fits and not session.busy)
-        actions["unload"].setEnabled(state.loaded is not None and not session.busy)
-        actions["stop"].setEnabled(session.busy)
-        actions["starter"].setEnabled(not session.busy)
-        actions["new_chat"].setEnabled(not session.busy)
-        if settings:
-            self._menus.show_recent(session.settings.recent_folders, session.open_folder)
-
-    @Slot()
-    def _measure(self) -> None:
-        if self._session.state.engine_warm:
-            self._clock.stop()
-        elif self.isVisible():
-            self._session.measure_ram()
-
-    # -- the window itself ---------------------------------------------------------------------------------------
-
-    def showEvent(self, _event: QShowEvent) -> None:
-        self._clock.start()
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if _dropped(event.mimeData().urls()):
-            event.acceptProposedAction()
-
-    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
-        event.accept()
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        folder = _dropped(event.mimeData().urls())
-        if folder:
-            event.acceptProposedAction()
-            self._session.open_folder(folder)
-
-    def _restore(self, geometry: str) -> None:
+        self._inside = QVBoxLayout(self)
+        self._inside.setContentsMargins(0, 0, 0, 0)
         if geometry:
             self.restoreGeometry(QByteArray.fromBase64(geometry.encode("ascii", "ignore")))
 
+    def fill(self, content: QWidget) -> None:
+        """Puts the desk in."""
+        self._inside.addWidget(content)
+
+    @Slot(str)
+    def rename(self, name: str) -> None:
+        self.setWindowTitle(name)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Empty, it shows its title bar as it will be: nothing jumps when the rest comes."""
+        p, t = QPainter(self), theme_of(self)
+        p.fillRect(self.rect(), QColor(t.window))
+        if self._inside.count():
+            return
+        p.setRenderHint(QPainter.RenderHint.Antialiasing)
+        p.fillRect(QRectF(0, 0, self.width(), TITLE_HEIGHT), QColor(t.panel))
+        p.fillRect(QRectF(0, TITLE_HEIGHT, self.width(), 1), QColor(t.line))
+        draw_mark(p, QRectF(16, 15, 20, 20), t)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if folder_of(event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        folder = folder_of(event.mimeData().urls())
+        if folder:
+            event.acceptProposedAction()
+            self.dropped.emit(folder)
+
     def closeEvent(self, event: QCloseEvent) -> None:
-        """At any moment: the engine ends by itself, the last words of an answer are stored."""
-        self._clock.stop()
-        geometry = bytes(self.saveGeometry().toBase64().data()).decode()
-        self._session.change_settings(window_geometry=geometry)
-        self._session.close()
+        self.closing.emit(bytes(self.saveGeometry().toBase64().data()).decode())
         event.accept()
 
 
-class _NoticeBar(QFrame):
-    """One line that a person may put away."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__()
-        self.setObjectName("panel")
-        self._session = session
-        self._words = label("", "2", wrap=True)
-        close = button("Close", "quiet", "Put this line away")
-        close.clicked.connect(session.dismiss)
-        line = row(margins=(20, 4, 12, 4))
-        line.addWidget(self._words, 1)
-        line.addWidget(close)
-        self.setLayout(column(line, rule(), gap=0))
-        self.hide()
-        session.changed.connect(self._changed)
-
-    @property
-    def words(self) -> str:
-        return self._words.text() if not self.isHidden() else ""
-
-    @Slot(object, object)
-    def _changed(self, _state: State, event: object) -> None:
-        if isinstance(event, LayerRan | TextProduced):
-            return
-        if self._words.text() != self._session.notice:
-            self._words.setText(self._session.notice)
-        self.setVisible(bool(self._session.notice))
-
-
-def _dropped(urls: list[QUrl]) -> str:
+def folder_of(urls: list[QUrl]) -> str:
     """The folder, or the file's folder, of the first local thing dropped."""
     for url in urls:
         if url.isLocalFile():

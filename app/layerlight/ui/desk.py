@@ -1,0 +1,224 @@
+"""The desk: everything in the window that a session fills: menus, notices, the welcome, the working view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
+
+from layerlight.core.advice import advise
+from layerlight.core.messages import LayerRan, TextProduced
+from layerlight.core.state import Phase, State
+from layerlight.ui.controls import column, row, rule
+from layerlight.ui.happenings import SettingsChanged
+from layerlight.ui.layer_map import LayerMap
+from layerlight.ui.menus import Menus
+from layerlight.ui.notice_bar import NoticeBar
+from layerlight.ui.session import Session
+from layerlight.ui.theme import ThemeSwitch
+from layerlight.ui.title_bar import TitleBar
+from layerlight.ui.welcome_panel import WelcomePanel
+from layerlight.ui.window import Window
+from layerlight.ui.work_panel import WorkPanel
+
+MEASURE_EVERY = 2000
+"""ms between two looks at RAM while the engine can't look yet."""
+
+
+class Desk(QWidget):
+    """Hands what people do to the session, and shows the page that its state asks for."""
+
+    close_wanted = Signal()
+    named = Signal(str)
+    """What the window should be called."""
+
+    def __init__(self, session: Session, log: Path, themes: ThemeSwitch | None = None) -> None:
+        super().__init__()
+        self._session, self._log, self._themes = session, log, themes
+        self._menus = Menus(self, self._commands(), self._choose_theme)
+        self._menus.choose_theme(session.settings.theme)
+        self._work: WorkPanel | None = None
+        self.welcome = WelcomePanel(session)
+        self.welcome.opened.connect(self._open)
+        self.welcome.starter_wanted.connect(session.fetch_starter)
+        self.welcome.chat_wanted.connect(self._show_chat)
+        self._lanes = LayerMap(session, legend=False)
+        self._lanes.setFixedWidth(560)
+        first = QWidget()
+        first.setLayout(row(column(self._lanes, margins=(0, 24, 0, 16)), self.welcome, gap=0))
+        self._pages = QStackedWidget()
+        self._pages.addWidget(first)
+        self._notice = NoticeBar(session)
+        self.title = TitleBar(session, self._menus.bar)
+        outer = column(self.title, rule(), self._notice, gap=0)
+        outer.addWidget(self._pages, 1)
+        self.setLayout(outer)
+        self._clock = QTimer(self, interval=MEASURE_EVERY)
+        self._clock.timeout.connect(self._measure)
+        session.changed.connect(self._changed)
+        self._update()
+
+    @property
+    def work(self) -> WorkPanel:
+        """The working view; made when it is first needed, so that the window is up at once."""
+        if self._work is None:
+            self._work = WorkPanel(self._session, self._log)
+            self._work.acted.connect(self._act)
+            self._pages.addWidget(self._work)
+        return self._work
+
+    def furnish(self, window: Window) -> None:
+        """Stands in a window: takes its drops and its end."""
+        window.fill(self)
+        window.dropped.connect(self._session.open_folder)
+        window.closing.connect(self._close)
+        self.close_wanted.connect(window.close)
+        self.named.connect(window.rename)
+
+    def prepare(self) -> Iterator[None]:
+        """Makes the working view before it is needed, in steps, while the engine warms up."""
+        work = self.work
+        yield
+        for part in (work.verdict, work.facts, work.plan, work.chat, work.log):
+            for each in (part, *part.findChildren(QWidget)):
+                each.ensurePolished()
+        yield
+        layout = work.layout()
+        if layout is not None:
+            layout.activate()
+
+    @Slot(str)
+    def _close(self, geometry: str) -> None:
+        """At any moment: the engine ends by itself, the last words of an answer are stored."""
+        self._clock.stop()
+        self._session.change_settings(window_geometry=geometry)
+        self._session.close()
+
+    @property
+    def working(self) -> bool:
+        return self._work is not None and self._pages.currentWidget() is self._work
+
+    @property
+    def menus(self) -> Menus:
+        return self._menus
+
+    @property
+    def notice(self) -> str:
+        return self._notice.words
+
+    # -- what a person does --------------------------------------------------------------------------------------
+
+    def _commands(self) -> dict[str, Callable[[], object]]:
+        session = self._session
+        return {
+            "open": self._choose_folder,
+            "starter": session.fetch_starter,
+            "quit": self.close_wanted.emit,
+            "load": session.load,
+            "unload": session.unload,
+            "stop": session.stop,
+            "survey": session.survey,
+            "new_chat": session.new_conversation,
+            "show_plan": self._show_plan,
+            "show_chat": self._show_chat,
+            "log": self._show_log,
+            "about": self._about,
+        }
+
+    @Slot(str)
+    def _open(self, folder: str) -> None:
+        if folder:
+            self._session.open_folder(folder)
+        else:
+            self._choose_folder()
+
+    def _choose_folder(self) -> None:
+        start = self._session.settings.last_folder or str(Path.home())
+        folder = QFileDialog.getExistingDirectory(self, "Open a model folder", start)
+        if folder:
+            self._session.open_folder(folder)
+
+    @Slot(str)
+    def _act(self, action: str) -> None:
+        session = self._session
+        match action:
+            case "load":
+                session.load()
+            case "unload":
+                session.unload()
+            case "cancel":
+                session.stop()
+            case "dismiss":
+                session.dismiss()
+            case "details":
+                self._show_log()
+            case "apply":
+                wishes = advise(session.state.plan).wishes if session.state.plan else None
+                if wishes is not None:
+                    session.change_settings(quantization=wishes.quantization)
+
+    def _show_plan(self) -> None:
+        self._show_side("plan")
+
+    def _show_chat(self) -> None:
+        self._show_side("chat")
+
+    def _show_log(self) -> None:
+        self._show_side("log")
+
+    def _show_side(self, side: str) -> None:
+        self._pages.setCurrentWidget(self.work)
+        self.work.show_side(side)
+        if side == "chat":
+            self.work.chat.entry.setFocus()
+
+    def _choose_theme(self, choice: str) -> None:
+        self._menus.choose_theme(choice)
+        self._session.change_settings(theme=choice)
+        if self._themes is not None:
+            self._themes.choose(choice)
+
+    def _about(self) -> None:
+        from layerlight.ui.about import AboutDialog
+
+        AboutDialog(self._session.state, self._log, self).open()
+
+    # -- what the session says -----------------------------------------------------------------------------------
+
+    @Slot(object, object)
+    def _changed(self, _state: State, event: object) -> None:
+        if not isinstance(event, LayerRan | TextProduced):
+            self._update(isinstance(event, SettingsChanged))
+
+    def _update(self, settings: bool = True) -> None:
+        session, state = self._session, self._session.state
+        needs_work = state.model is not None or state.error is not None or session.problem is not None
+        fetching = state.phase is Phase.FETCHING or session.waiting == "StarterRequest"
+        if (needs_work or fetching) and not self.working:
+            self._pages.setCurrentWidget(self.work)
+            self.work.map.setFocus(Qt.FocusReason.OtherFocusReason)
+        elif not needs_work and not fetching and self.working and not session.turns:
+            self._pages.setCurrentIndex(0)
+        name = state.model.name if state.model else ""
+        self.named.emit(f"{name} — Layerlight" if name else "Layerlight")
+        actions = self._menus.actions
+        actions["load"].setEnabled(state.plan is not None and state.plan.fits and not session.busy)
+        actions["unload"].setEnabled(state.loaded is not None and not session.busy)
+        actions["stop"].setEnabled(session.busy)
+        actions["starter"].setEnabled(not session.busy)
+        actions["new_chat"].setEnabled(not session.busy)
+        if settings:
+            self._menus.show_recent(session.settings.recent_folders, session.open_folder)
+
+    @Slot()
+    def _measure(self) -> None:
+        if self._session.state.engine_warm:
+            self._clock.stop()
+        elif self.isVisible():
+            self._session.measure_ram()
+
+    def showEvent(self, _event: QShowEvent) -> None:
+        self._clock.start()
