@@ -392,6 +392,17 @@ void run_on_alias(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     (*stack)[i] = with_tensors((*stack)[i], [&](const at::Tensor& t) { return crossover.to_sim(t); });
 }
 
+// Attention in one kernel. torch turns a mask of booleans into numbers before any device's kernel: that copy is device memory.
+void run_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr size_t kMask = 3;
+  size_t first = stack->size() - op.schema().arguments().size();
+  const c10::IValue& mask = (*stack)[first + kMask];
+  at::Tensor turned;
+  if (mask.isTensor() && mask.toTensor().scalar_type() == at::kBool && on_sim(mask.toTensor()))
+    turned = at::empty(mask.toTensor().sizes(), (*stack)[first].toTensor().options());
+  run_on_alias(op, stack);
+}
+
 at::Tensor cpu_alias(const at::Tensor& t) {
   return on_sim(t) ? over(cpu_storage_over(t.storage()), t, c10::DispatchKey::CPU) : t;
 }
@@ -482,8 +493,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", read_scalar);
   // The first two have a generic form, whose last bits differ from the CPU's kernel; convolutions have none. Attention is
   // one kernel, like a real accelerator's: the scores of the whole context are never device memory.
-  for (const char* name : {"native_layer_norm", "native_group_norm", "convolution", "convolution_backward", "scaled_dot_product_attention"})
+  for (const char* name : {"native_layer_norm", "native_group_norm", "convolution", "convolution_backward"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_alias>());
+  m.impl("scaled_dot_product_attention", torch::CppFunction::makeFromBoxedFunction<&run_attention>());
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_alias>()); }

@@ -79,6 +79,14 @@ def test_attention_in_one_kernel_never_holds_the_scores(simulated: Simulated) ->
     assert sim.max_memory_allocated(0) == 2 * query.nbytes < scores
 
 
+def test_attention_turns_a_mask_of_booleans_into_numbers_first(simulated: Simulated) -> None:
+    sim = simulated([8 * MIB])
+    query = torch.rand(1, 4, 1024, 16, dtype=torch.bfloat16).to("sim")
+    mask = torch.ones(1, 1, 1024, 1024, dtype=torch.bool).to("sim")
+    torch.nn.functional.scaled_dot_product_attention(query, query, query, attn_mask=mask)
+    assert sim.max_memory_allocated(0) == 2 * query.nbytes + mask.nbytes + 2 * mask.nbytes
+
+
 def test_a_device_that_is_not_there_is_named(simulated: Simulated) -> None:
     simulated([MIB])
     with pytest.raises(RuntimeError, match="sim:1 does not exist: there are 1 simulated devices"):
