@@ -15,12 +15,12 @@ from layerlight.core.units import Unit
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A unit with its traffic and the place it is pinned to, if any. `key` is equal for parts that are alike."""
+    """A unit with its traffic and the place it is pinned to, if any. `kind` is equal for parts that are alike."""
 
     unit: Unit
     traffic: tuple[Traffic, ...]
     pinned: str | None
-    key: Hashable
+    kind: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,9 @@ class Bundle:
     parts: tuple[Part, ...]
 
     @property
-    def key(self) -> Hashable:
-        return tuple(part.key for part in self.parts)
+    def kind(self) -> tuple[int, ...]:
+        """Equal for bundles that are alike."""
+        return tuple(part.kind for part in self.parts)
 
     @property
     def numbers(self) -> range:
@@ -45,10 +46,16 @@ def bundles_of(
 ) -> tuple[Bundle, ...]:
     """The units' bundles, in order; `pins` gives places by number of unit."""
     found: list[Bundle] = []
+    kinds: dict[Hashable, int] = {}
+    traffics: dict[int, tuple[Traffic, ...]] = {}
     for number, unit in enumerate(units):
-        traffic = traffic_of(unit, shape, quantization)
         pinned = pins.get(number)
-        part = Part(unit, traffic, pinned, (unit.size, unit.kv, unit.tensor, traffic, pinned))
+        key = (unit.weights, unit.kv, tuple(layer.kind for layer in unit.layers), pinned)
+        kind = kinds.setdefault(key, len(kinds))
+        traffic = traffics.get(kind)
+        if traffic is None:
+            traffic = traffics[kind] = traffic_of(unit, shape, quantization)
+        part = Part(unit, traffic, pinned, kind)
         if found and _belongs(unit, found[-1]):
             found[-1] = Bundle(found[-1].first, (*found[-1].parts, part))
         else:
@@ -68,7 +75,7 @@ class Ways:
     def __init__(self, prices: Prices, cost: Callable[[Unit, str, float], float]) -> None:
         """`cost(unit, place, seconds)` is what a plan wants little of."""
         self._prices, self._cost = prices, cost
-        self._known: dict[tuple[Hashable, str, str], float] = {}
+        self._known: dict[tuple[int, str, str], float] = {}
 
     def of(self, bundle: Bundle, devices: DeviceSet) -> tuple[tuple[Way, ...], tuple[tuple[str, ...], ...]]:
         """(ways, for each the place of every part): those that run all parts on one device and keep to the pins."""
@@ -96,8 +103,8 @@ class Ways:
         return places if part.pinned is None else tuple(place for place in places if place == part.pinned)
 
     def _price(self, part: Part, place: str, runs_on: str) -> float:
-        known = self._known.get((part.key, place, runs_on))
+        known = self._known.get((part.kind, place, runs_on))
         if known is None:
             seconds = sum(self._prices.of(self._prices.layer(each, place, runs_on)) for each in part.traffic)
-            known = self._known[part.key, place, runs_on] = self._cost(part.unit, place, seconds)
+            known = self._known[part.kind, place, runs_on] = self._cost(part.unit, place, seconds)
         return known

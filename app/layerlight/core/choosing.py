@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -13,7 +13,7 @@ from layerlight.core.device_sets import DeviceSet
 from layerlight.core.optimum import Counts, Search
 from layerlight.core.puzzle import UNBOUNDED, Kind, Puzzle, bound
 from layerlight.core.relaxation import tolls_of
-from layerlight.core.sequence import Row
+from layerlight.core.sequence import Line, Row
 
 NODES = 6000
 """Steps of a search before the best so far is taken, with what is known of how far it may be from the optimum."""
@@ -45,9 +45,13 @@ class Choosing:
     ) -> None:
         """`steps` are numbers of bundles in the order they run; `working` bytes are needed on each device that runs
         layers; `hand_over(place, next)` is its cost in the whole workload."""
-        self.bundles, self.steps, self.working = bundles, steps, working
-        self.ways, self.hand_over = ways, hand_over
+        self.bundles, self.working = bundles, working
+        self.line = Line(steps, len(bundles))
+        self.ways, self._hand_over_cost = ways, hand_over
+        self._hand_overs: dict[tuple[str, str], float] = {}
         self.search = Search(nodes)
+        numbers: dict[tuple[int, ...], int] = {}
+        self._kind_of = [numbers.setdefault(bundle.kind, len(numbers)) for bundle in bundles]
         self._places: tuple[tuple[str, ...], ...] = ()
         self._devices: DeviceSet | None = None
         self._least = float("inf")
@@ -82,13 +86,9 @@ class Choosing:
         if any(room < 0 for room in rooms):
             return None
         alone = len(devices.accelerators) > 1 and len(self.bundles) <= FEW
-        numbers: dict[Hashable, int] = {}
-        kind_of = [
-            numbers.setdefault((at, bundle.key) if alone else bundle.key, len(numbers))
-            for at, bundle in enumerate(self.bundles)
-        ]
+        kind_of = list(range(len(self.bundles))) if alone else self._kind_of
         kinds, labels = [], []
-        for kind in range(len(numbers)):
+        for kind in range(max(kind_of) + 1):
             ways, places = self.ways.of(self.bundles[kind_of.index(kind)], devices)
             if not ways:
                 return None
@@ -111,6 +111,13 @@ class Choosing:
         names = [room.device.id for room in devices.accelerators]
         pairs = [self.hand_over(a, b) for a in names for b in names if a != b]
         return (len(names) - 1) * min(pairs) if pairs else 0.0
+
+    def hand_over(self, source: str, target: str) -> float:
+        """Cost of handing hidden states over, in the whole workload."""
+        known = self._hand_overs.get((source, target))
+        if known is None:
+            known = self._hand_overs[source, target] = self._hand_over_cost(source, target)
+        return known
 
     def keep(self, cost: float, places: tuple[tuple[str, ...], ...], devices: DeviceSet) -> None:
         if cost < self.search.ceiling:
@@ -159,7 +166,7 @@ class _Look:
     def judge(self, counts: Counts, cost: float) -> float:
         names = [room.device.id for room in self.devices.rooms]
         hand_over = self.choosing.hand_over
-        row = Row(self.puzzle, self.kind_of, self.choosing.steps, counts, lambda a, b: hand_over(names[a], names[b]))
+        row = Row(self.puzzle, self.kind_of, self.choosing.line, counts, lambda a, b: hand_over(names[a], names[b]))
         if len(self.devices.accelerators) > 1:
             row.settle()
             if len(set(self.kind_of)) < len(self.kind_of):

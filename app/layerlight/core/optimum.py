@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isfinite
+from math import inf
 
 from layerlight.core.puzzle import Kind, Puzzle, Way, bound, toll
 
@@ -20,18 +20,19 @@ class Search:
     `nodes` bounds the work: while some are left, what was searched was searched completely.
     """
 
-    def __init__(self, nodes: int, best: float = float("inf")) -> None:
+    def __init__(self, nodes: int) -> None:
         self.nodes = nodes
-        self.best = best
+        self.best = self.ceiling = inf
+
+    def lower(self, cost: float) -> None:
+        """Takes an answer's cost for the best when it is; `ceiling` is what a better one must stay below."""
+        if cost < self.best:
+            self.best = cost
+            self.ceiling = cost - 1e-9 * abs(cost)
 
     def improve(self, puzzle: Puzzle, tolls: Sequence[float], judge: Judge) -> None:
         """Tells `judge` every answer that may be cheaper than `best`, which it lowers."""
         _Descent(self, puzzle, tolls, judge).run()
-
-    @property
-    def ceiling(self) -> float:
-        """What an answer must stay below to be worth a look."""
-        return self.best - 1e-9 * abs(self.best) if isfinite(self.best) else self.best
 
 
 class _Descent:
@@ -43,7 +44,7 @@ class _Descent:
         self.tolled = tuple((place, each) for place, each in enumerate(tolls) if each > 0)
         self.floor = bound(puzzle, tolls)
         self.order = sorted(
-            range(len(puzzle.kinds)), key=lambda index: (puzzle.kinds[index].count, -_largest(puzzle, index))
+            range(len(puzzle.kinds)), key=lambda index: -puzzle.kinds[index].count * _largest(puzzle, index)
         )
         self.ways = [_by_toll(puzzle.kinds[index], tolls) for index in self.order]
         self.room = list(puzzle.rooms)
@@ -98,10 +99,11 @@ class _Descent:
             for place in self.places:
                 self.room[place] -= way.uses[place] * count
             counts[index] = count
-            unused = sum(
-                each * max(0, self.room[place] - most_later[place] - rest * most_tail[place])
-                for place, each in self.tolled
-            )
+            unused = 0.0
+            for place, each in self.tolled:
+                idle = self.room[place] - most_later[place] - rest * most_tail[place]
+                if idle > 0:
+                    unused += each * idle
             if total + next_surplus * rest + unused < ceiling:
                 if rest:
                     self._settle(position, at + 1, rest, total)
@@ -129,7 +131,7 @@ class _Descent:
             return
         if self._keeps_all_needed():
             counts = tuple(tuple(each) for each in self.chosen)
-            self.search.best = min(self.search.best, self.judge(counts, self._cost()))
+            self.search.lower(self.judge(counts, self._cost()))
 
     def _cost(self) -> float:
         return self.puzzle.least_extra + sum(

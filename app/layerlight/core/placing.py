@@ -26,7 +26,7 @@ from layerlight.core.plan import (
 )
 from layerlight.core.rooms import Room, reserve, rooms_of
 from layerlight.core.shortfall import nearest_fit
-from layerlight.core.speed import Prices, Seconds, traffic_of
+from layerlight.core.speed import Prices, Seconds
 from layerlight.core.units import Unit, units_of
 
 STRATEGIES = ("fastest", "most-on-gpu")
@@ -53,7 +53,8 @@ def make_plan(model: Model, machine: Machine, budget: Budget, wishes: Wishes | N
     dtype, notes = _dtype(model, rooms, wishes)
     task = _Task(model, shape, machine, budget, wishes, rooms, dtype)
     choice = task.by_hand() if wishes.map else task.choose()
-    return Plan(model, machine, budget, wishes, dtype, task.placements(choice), task.predict(choice), notes=notes)
+    prediction = task.predict(choice)
+    return Plan(model, machine, budget, wishes, dtype, task.placements(choice, prediction), prediction, notes=notes)
 
 
 def require_fit(plan: Plan) -> Plan:
@@ -193,6 +194,8 @@ class _Task:
         self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK)
         self.pins = pinned_units(self.units, wishes.pins, (room.device.id for room in rooms))
         self.steps = _steps(model, self.units)
+        self.bundles = bundles_of(self.units, shape, wishes.quantization, self.pins)
+        self.parts = tuple(part for bundle in self.bundles for part in bundle.parts)
 
     def by_hand(self) -> Choice:
         """The map that was given. Raises MapMismatch, UnknownPlace, and DoesNotFit where bitsandbytes can't."""
@@ -210,10 +213,9 @@ class _Task:
             raise DoesNotFit(
                 "No place that may be used can run the model.", hint="Give RAM or an accelerator some room."
             )
-        bundles = bundles_of(self.units, self.shape, self.wishes.quantization, self.pins)
-        bundle_of = {unit: number for number, bundle in enumerate(bundles) for unit in bundle.numbers}
+        bundle_of = {unit: number for number, bundle in enumerate(self.bundles) for unit in bundle.numbers}
         choosing = Choosing(
-            bundles,
+            self.bundles,
             tuple(bundle_of[unit] for unit in self.steps),
             self.working,
             Ways(self.prices, self._cost),
@@ -249,8 +251,8 @@ class _Task:
 
     # -- what it means -------------------------------------------------------------------------------------------------
 
-    def placements(self, choice: Choice) -> tuple[Placement, ...]:
-        reasons = _Reasons(self, choice)
+    def placements(self, choice: Choice, prediction: Prediction) -> tuple[Placement, ...]:
+        reasons = _Reasons(self, choice, prediction)
         return tuple(
             Placement(
                 layer.name,
@@ -308,17 +310,19 @@ class _Task:
         )
 
     def _layer_seconds(self, choice: Choice) -> tuple[tuple[tuple[str, float], ...], Seconds]:
-        known: dict[Hashable, Seconds] = {}
-        total, layers = Seconds(), []
-        for unit, place in zip(self.units, choice.places, strict=True):
-            runs = choice.devices.runs_on(place)
-            for layer, traffic in zip(unit.layers, traffic_of(unit, self.shape, self.wishes.quantization), strict=True):
-                seconds = known.get((traffic, place))
-                if seconds is None:
-                    seconds = known[traffic, place] = self.prices.layer(traffic, place, runs)
-                total += seconds
-                layers.append((layer.name, seconds.decode(self.prices.runtime)))
-        return tuple(layers), total
+        known: dict[tuple[int, str], tuple[Seconds, ...]] = {}
+        every: list[Seconds] = []
+        for part, place in zip(self.parts, choice.places, strict=True):
+            seconds = known.get((part.kind, place))
+            if seconds is None:
+                runs = choice.devices.runs_on(place)
+                seconds = tuple(self.prices.layer(traffic, place, runs) for traffic in part.traffic)
+                known[part.kind, place] = seconds
+            every += seconds
+        names = (layer.name for unit in self.units for layer in unit.layers)
+        runtime = self.prices.runtime
+        layers = tuple((name, each.decode(runtime)) for name, each in zip(names, every, strict=True))
+        return layers, sum(every, Seconds())
 
     def _hand_overs(self, choice: Choice) -> tuple[HandOver, ...]:
         moved = self.prices.crossing_bytes()
@@ -355,11 +359,19 @@ def _steps(model: Model, units: Sequence[Unit]) -> tuple[int, ...]:
 class _Reasons:
     """Why each unit rests where it does, in a sentence."""
 
-    def __init__(self, task: _Task, choice: Choice) -> None:
+    def __init__(self, task: _Task, choice: Choice, prediction: Prediction) -> None:
         self._task, self._choice = task, choice
-        self._uses = {use.place: use for use in task.predict(choice).places}
+        self._uses = {use.place: use for use in prediction.places}
+        self._known: dict[tuple[str, int, bool], str] = {}
 
     def of(self, number: int, place: str) -> str:
+        key = (place, self._task.units[number].size, number in self._task.pins)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._sentence(number, place)
+        return known
+
+    def _sentence(self, number: int, place: str) -> str:
         task, devices = self._task, self._choice.devices
         name = task.machine.device(place).name
         if task.wishes.map:

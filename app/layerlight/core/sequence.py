@@ -8,22 +8,33 @@ from itertools import pairwise
 from layerlight.core.optimum import Counts
 from layerlight.core.puzzle import Puzzle, Way
 
-HandOver = Callable[[int, int], float]
+HandOverCost = Callable[[int, int], float]
 """(index of a place, of the next) → what handing hidden states over costs in the whole workload."""
 
 
-class Row:
-    """An answer item by item: `chosen[i]` is the index of item i's way in its kind.
+class Line:
+    """The order in which items run. An item may run twice, as a tied embedding and head do."""
 
-    `kind_of[i]` is the kind of item i; `steps` are the items in the order they run, where one may run twice, as a tied
-    embedding and head do.
-    """
+    def __init__(self, steps: Sequence[int], items: int) -> None:
+        """`steps` are numbers of items."""
+        self.steps = steps
+        self.neighbours: list[list[tuple[int, bool]]] = [[] for _ in range(items)]
+        """For each item those that run just before it and after it, with whether they run before."""
+        for before, after in pairwise(steps):
+            if before != after:
+                self.neighbours[after].append((before, True))
+                self.neighbours[before].append((after, False))
+
+
+class Row:
+    """An answer item by item: `chosen[i]` is the index of item i's way in its kind, `kind_of[i]`."""
 
     def __init__(
-        self, puzzle: Puzzle, kind_of: Sequence[int], steps: Sequence[int], counts: Counts, hand_over: HandOver
+        self, puzzle: Puzzle, kind_of: Sequence[int], line: Line, counts: Counts, hand_over: HandOverCost
     ) -> None:
-        self.puzzle, self.kind_of, self.steps, self.hand_over = puzzle, kind_of, steps, hand_over
+        self.puzzle, self.kind_of, self.line, self.hand_over = puzzle, kind_of, line, hand_over
         self.chosen = self._in_order(counts)
+        self._ways = [puzzle.kinds[kind].ways[index] for kind, index in zip(kind_of, self.chosen, strict=True)]
 
     def _in_order(self, counts: Counts) -> list[int]:
         """Alike items in blocks: first what runs on the main place, then on the next, so that each is visited once."""
@@ -33,44 +44,37 @@ class Row:
             queues.append([index for index in reversed(order) for _ in range(many[index])])
         return [queues[kind].pop() for kind in self.kind_of]
 
-    def way(self, item: int, index: int | None = None) -> Way:
-        return self.puzzle.kinds[self.kind_of[item]].ways[self.chosen[item] if index is None else index]
-
-    def hand_overs(self) -> float:
-        """What all hand-overs of the workload cost."""
-        runs = [self.way(item).runs for item in self.steps]
-        return sum(self.hand_over(a, b) for a, b in pairwise(runs) if a != b)
+    def cost(self) -> float:
+        """What the answer really costs, hand-overs included."""
+        runs = [self._ways[item].runs for item in self.line.steps]
+        crossing = sum(self.hand_over(before, after) for before, after in pairwise(runs) if before != after)
+        return sum(way.cost for way in self._ways) + crossing
 
     def settle(self) -> None:
         """Moves single items to where their neighbours run, while there is room and that is cheaper."""
         room = list(self.puzzle.rooms)
         keeps = dict.fromkeys(self.puzzle.needed, 0)
-        for item in range(len(self.chosen)):
-            self._take(room, keeps, self.way(item), 1)
-        improved = True
-        while improved:
+        for way in self._ways:
+            _take(room, keeps, way, 1)
+        moved = self._at_borders()
+        while moved:
             moved = [item for item in self._at_borders() if self._settle_item(item, room, keeps)]
-            improved = bool(moved)
-
-    def _take(self, room: list[int], keeps: dict[int, int], way: Way, times: int) -> None:
-        for place, used in enumerate(way.uses):
-            room[place] -= times * used
-        for place in way.rests:
-            if place in keeps:
-                keeps[place] += times
 
     def _at_borders(self) -> list[int]:
-        runs = [self.way(item).runs for item in self.steps]
-        borders = [at for at in range(len(runs) - 1) if runs[at] != runs[at + 1]]
-        return list(dict.fromkeys(self.steps[each] for at in borders for each in (at, at + 1)))
+        ways = self._ways
+        borders = (pair for pair in pairwise(self.line.steps) if ways[pair[0]].runs != ways[pair[1]].runs)
+        return list(dict.fromkeys(item for pair in borders for item in pair))
 
     def _settle_item(self, item: int, room: list[int], keeps: dict[int, int]) -> bool:
-        own = self.way(item)
-        self._take(room, keeps, own, -1)
+        own = self._ways[item]
+        _take(room, keeps, own, -1)
         before = own.cost + self._around(item, own.runs)
         best, least = self.chosen[item], before - 1e-9 * abs(before)
+        nearby = {self._ways[other].runs for other, _ in self.line.neighbours[item]}
         for index, way in enumerate(self.puzzle.kinds[self.kind_of[item]].ways):
-            if index == self.chosen[item] or any(used > left for used, left in zip(way.uses, room, strict=True)):
+            if way.runs == own.runs or way.runs not in nearby:
+                continue
+            if any(used > left for used, left in zip(way.uses, room, strict=True)):
                 continue
             if any(not kept and place not in way.rests for place, kept in keeps.items()):
                 continue
@@ -79,21 +83,23 @@ class Row:
                 best, least = index, cost
         moved = best != self.chosen[item]
         self.chosen[item] = best
-        self._take(room, keeps, self.way(item), 1)
+        self._ways[item] = self.puzzle.kinds[self.kind_of[item]].ways[best]
+        _take(room, keeps, self._ways[item], 1)
         return moved
 
     def _around(self, item: int, runs: int) -> float:
         """Hand-overs to and from an item that runs there."""
         total = 0.0
-        for at, step in enumerate(self.steps):
-            if step != item:
-                continue
-            for other in (at - 1, at + 1):
-                if 0 <= other < len(self.steps) and self.steps[other] != item:
-                    neighbour = self.way(self.steps[other]).runs
-                    total += self.hand_over(neighbour, runs) if other < at else self.hand_over(runs, neighbour)
+        for other, before in self.line.neighbours[item]:
+            neighbour = self._ways[other].runs
+            if neighbour != runs:
+                total += self.hand_over(neighbour, runs) if before else self.hand_over(runs, neighbour)
         return total
 
-    def cost(self) -> float:
-        """What the answer really costs, hand-overs included."""
-        return sum(self.way(item).cost for item in range(len(self.chosen))) + self.hand_overs()
+
+def _take(room: list[int], keeps: dict[int, int], way: Way, times: int) -> None:
+    for place, used in enumerate(way.uses):
+        room[place] -= times * used
+    for place in way.rests:
+        if place in keeps:
+            keeps[place] += times

@@ -160,7 +160,7 @@ class Prices:
         chunk: int,
         runtime: Runtime = TODAY,
     ) -> None:
-        """`width` is bytes of an activation, `chunk` tokens of a prompt in one pass, `context` those `Traffic.kv` holds."""
+        """`width` is bytes of an activation, `chunk` tokens of a prompt in one pass, `Traffic.kv` is of `context`."""
         self.rates = rates_of(machine.bandwidths)
         self.workload, self.runtime = workload, runtime
         self._shape, self._dtype = shape, dtype
