@@ -93,6 +93,19 @@ def test_a_stop_is_heard_at_layers_and_between_their_parts(clock: Clock) -> None
         model[1].inner(torch.ones(1))
 
 
+@pytest.mark.parametrize(("seconds", "watched"), [(0.01, False), (0.5, True)])
+def test_parts_are_watched_while_passes_are_long(seconds: float, watched: bool, clock: Clock) -> None:
+    """While the prompt is computed always; while tokens follow quickly, a look at each layer is enough."""
+    model, events = _model(clock, seconds), Events()
+    watch = LayerWatch(["0"], {}, events.job())
+    with watch.on(model):
+        model(torch.ones(1))
+        assert model[0].inner._forward_pre_hooks
+        watch.decoding()
+        assert bool(model[0].inner._forward_pre_hooks) == watched
+    assert not model[0].inner._forward_pre_hooks
+
+
 def test_nothing_is_left_on_the_model(clock: Clock) -> None:
     model = _model(clock, 0.1)
     with pytest.raises(RuntimeError), LayerWatch(["0"], {}, Events().job()).on(model):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from layerlight.core.job import Job
 from layerlight.core.messages import LayerActivity, LayerRan
@@ -16,6 +17,9 @@ from layerlight.engine.streaming import Carried
 
 SNAPSHOT_INTERVAL = 1 / 30
 """Seconds between two snapshots at least."""
+
+_LONG_PASS = 0.2
+"""Seconds of one layer's pass from which a stop must not wait for its end."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,7 @@ class LayerWatch:
         self._totals = {layer: _Totals() for layer in layers}
         self._queued: list[tuple[_Totals, Any, Any, bool]] = []
         self._opened: dict[str, Any] = {}
+        self._parts: list[RemovableHandle] = []
         self._told = 0.0
         self._decoding = False
         self.running: str | None = None
@@ -48,8 +53,13 @@ class LayerWatch:
             counts.bytes, counts.seconds = 0, 0.0
 
     def decoding(self) -> None:
-        """From now on passes are of one token each: what `seconds_per_layer` means."""
+        """From now on passes are of one token each: what `seconds_per_layer` means.
+
+        Looking for a stop between the parts of a layer is only worth its time where a layer takes long.
+        """
         self._decoding = True
+        if all(totals.last < _LONG_PASS for totals in self._totals.values()):
+            self._unwatch_parts()
 
     def activity(self) -> tuple[LayerActivity, ...]:
         """Totals of every layer so far."""
@@ -91,12 +101,13 @@ class LayerWatch:
             clock = _device_clock(module)
             handles.append(module.register_forward_pre_hook(self._entering(layer, totals, clock)))
             handles.append(module.register_forward_hook(self._leaving(layer, totals, clock)))
-            handles.extend(child.register_forward_pre_hook(self._checking) for child in module.children())
+            self._parts.extend(child.register_forward_pre_hook(self._checking) for child in module.children())
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
+            self._unwatch_parts()
             self._queued.clear()
             self._opened.clear()
             self.running = None
@@ -104,6 +115,10 @@ class LayerWatch:
     def _checking(self, *_unused: object) -> None:
         """Between the parts of a layer: a long prefill can be stopped there too, all weights being at rest."""
         self._job.check()
+
+    def _unwatch_parts(self) -> None:
+        while self._parts:
+            self._parts.pop().remove()
 
     def _entering(self, layer: str, totals: _Totals, clock: Any) -> Any:
         def enter(*_unused: object) -> None:
