@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from layerlight.core.errors import BadRequest, DoesNotFit
+from layerlight.core.folders import HOME_VARIABLE, own_folders
+from layerlight.engine.engine import TorchEngine
 from layerlight.engine.offload_folder import PREFIX, OffloadFolder, sweep
 
 HOLDER = """
@@ -55,6 +57,16 @@ def test_dead_runs_go_and_live_ones_stay(tmp_path: Path) -> None:
         _end(alive)
     assert sweep(tmp_path) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_engine_clears_up_after_a_killed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B05: at its start, whether or not it will ever need the folder."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    killed, dead_path = _holder(own_folders().offload)
+    _end(killed)
+    assert dead_path.exists()
+    TorchEngine().close()
+    assert list(own_folders().offload.iterdir()) == []
 
 
 def test_two_in_one_process_keep_apart(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from layerlight.core.messages import ModelChecked, ModelLoaded
 from layerlight.engine.engine import TorchEngine
 from layerlight.engine.quantizing import require_quantization
 from tests.engine.events import Events, ask
-from tests.engine.tiny_models import request_for, write_model
+from tests.engine.tiny_models import byte_tokenizer, request_for, write_model
 
 Folder = Callable[[str], Path]
 
@@ -69,6 +69,26 @@ def test_fused_experts_stay_as_they_are_and_are_named(engine: TorchEngine, model
     assert {"model.embed_tokens", "lm_head"} <= set(kept)
     assert not any("self_attn" in name for name in kept)
     assert len(ask(engine).tokens) == 8
+
+
+@pytest.mark.parametrize("quantization", ["nf4", "int8"])
+def test_weights_saved_quantized_load_as_they_are(
+    quantization: str, engine: TorchEngine, wide_folder: Path, tmp_path: Path
+) -> None:
+    """The format is the file's own; a layer on disk is refused for it as well."""
+    engine.load(request_for(wide_folder, dtype="bfloat16", quantization=quantization), Events().job())
+    assert engine.loaded is not None
+    folder = tmp_path / "quantized"
+    engine.loaded.model.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    expected = ask(engine).tokens
+    events = Events()
+    engine.load(request_for(folder, dtype="bfloat16"), events.job())
+    layers = [each for each in events.last(ModelLoaded).placed if each.layer.startswith("model.layers.")]
+    assert {each.dtype for each in layers} == {quantization}
+    assert ask(engine).tokens == expected
+    with pytest.raises(BadRequest, match="all layers in RAM"):
+        engine.load(request_for(folder, lambda index, count: "disk" if index == 2 else "cpu"), Events().job())
 
 
 @pytest.mark.parametrize("quantization", ["nf4", "int8"])

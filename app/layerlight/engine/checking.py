@@ -13,7 +13,12 @@ from layerlight.core.messages import LoadRequest, ModelChecked
 from layerlight.engine.device_map import complete_map, main_device, require_names
 from layerlight.engine.empty_model import empty_model, read_config, torch_dtype
 from layerlight.engine.exact_bytes import kv_cache_bytes, layer_bytes
-from layerlight.engine.quantizing import quantize_empty, unquantized_modules
+from layerlight.engine.quantizing import (
+    quantize_empty,
+    require_quantization,
+    stored_bitsandbytes,
+    unquantized_modules,
+)
 from layerlight.engine.stored_names import absent_parameters
 
 
@@ -38,9 +43,14 @@ def check(request: LoadRequest) -> CheckedModel:
     """Builds the empty model and compares it with the request's placements and with the folder's files.
 
     Raises NotAModel, BrokenModel or LoadFailed when there is no model to build or its files are not whole,
-    MapMismatch by name when placements name what the model does not have, or leave weights without a place.
+    BadRequest when bitsandbytes can't do what is asked, MapMismatch by name when placements name what the model does
+    not have, or leave weights without a place.
     """
     config = read_config(request)
+    stored = getattr(config, "quantization_config", None)
+    quantization = request.quantization or stored_bitsandbytes(stored)
+    if quantization:
+        require_quantization(quantization, {placement.rests_on for placement in request.placements})
     model = empty_model(config, request)
     dtype = torch_dtype(request.dtype)
     places = {placement.layer: placement.rests_on for placement in request.placements}
@@ -57,9 +67,13 @@ def check(request: LoadRequest) -> CheckedModel:
     kv_bytes = kv_cache_bytes(model, request.context)
     if request.quantization:
         quantize_empty(model, request.quantization, dtype)
+    if stored:
+        sizes = {placement.layer: placement.size for placement in request.placements}
+    else:
+        sizes = layer_bytes(model, tuple(places), dtype)
     checked = ModelChecked(
         folder=request.folder,
-        layers=tuple(layer_bytes(model, tuple(places), dtype).items()),
+        layers=tuple(sizes.items()),
         kv_bytes=kv_bytes,
         unquantized=unquantized_modules(model) if request.quantization else (),
     )

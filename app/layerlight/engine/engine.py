@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from layerlight.core.errors import BadRequest, LayerlightError
+from layerlight.core.folders import own_folders
 from layerlight.core.job import Job
 from layerlight.core.messages import (
     DevicesSurveyed,
@@ -29,7 +30,7 @@ from layerlight.engine.device_memory import measure_memory, reset_peaks
 from layerlight.engine.heap import use_one_arena
 from layerlight.engine.loading import LoadedModel, load_model
 from layerlight.engine.logs import quiet_libraries
-from layerlight.engine.quantizing import require_quantization
+from layerlight.engine.offload_folder import sweep
 from layerlight.engine.returning import give_back
 from layerlight.engine.survey import survey_machine
 from layerlight.engine.text import answer
@@ -50,6 +51,7 @@ class TorchEngine:
     def __init__(self) -> None:
         use_one_arena()
         quiet_libraries()
+        sweep(own_folders().offload)
         self.loaded: LoadedModel | None = None
         self._measured_at = 0.0
 
@@ -64,8 +66,6 @@ class TorchEngine:
         Stopped with no model loaded.
         """
         started = time.monotonic()
-        if request.quantization:
-            require_quantization(request.quantization, {placement.rests_on for placement in request.placements})
         checked = check(request)
         job.emit(checked.checked)
         job.check()

@@ -30,6 +30,14 @@ def bitsandbytes_config(quantization: str, dtype: torch.dtype) -> Any:
     return BitsAndBytesConfig(load_in_8bit=True)
 
 
+def stored_bitsandbytes(stored: Any) -> str | None:
+    """The format of weights that bitsandbytes quantised before they were saved, by config.json's entry; else None."""
+    entry = stored if isinstance(stored, dict) else stored.to_dict() if hasattr(stored, "to_dict") else {}
+    if entry.get("load_in_4bit"):
+        return str(entry.get("bnb_4bit_quant_type", "nf4"))
+    return "int8" if entry.get("load_in_8bit") else None
+
+
 def require_quantization(quantization: str, places: set[str]) -> None:
     """Raises BadRequest unless bitsandbytes really runs this format on every one of `places`.
 
