@@ -22,7 +22,7 @@ from layerlight.ui.theme import ThemeSwitch
 from layerlight.ui.title_bar import TitleBar
 from layerlight.ui.welcome_panel import WelcomePanel
 from layerlight.ui.window import Window
-from layerlight.ui.work_panel import WorkPanel
+from layerlight.ui.work_panel import PARTS, WorkPanel
 
 MEASURE_EVERY = 2000
 """ms between two looks at RAM while the engine can't look yet."""
@@ -64,11 +64,7 @@ class Desk(QWidget):
     @property
     def work(self) -> WorkPanel:
         """The working view; made when it is first needed, so that the window is up at once."""
-        if self._work is None:
-            self._work = WorkPanel(self._session, self._log)
-            self._work.acted.connect(self._act)
-            self._pages.addWidget(self._work)
-        return self._work
+        return self._work or self._stand_up(WorkPanel(self._session, self._log))
 
     def furnish(self, window: Window) -> None:
         """Stands in a window: takes its drops and its end."""
@@ -80,6 +76,15 @@ class Desk(QWidget):
 
     def prepare(self) -> Iterator[None]:
         """Makes the working view before it is needed, in steps, while the engine warms up."""
+        parts: list[QWidget] = []
+        for kind in PARTS:
+            parts.append(kind(self._session))
+            yield
+        if self._work is None:
+            self._stand_up(WorkPanel(self._session, self._log, parts))
+        else:  # something needed it meanwhile
+            for each in parts:
+                each.deleteLater()
         work = self.work
         yield
         for part in (work.verdict, work.facts, work.plan, work.chat, work.log):
@@ -96,6 +101,12 @@ class Desk(QWidget):
         self._clock.stop()
         self._session.change_settings(window_geometry=geometry)
         self._session.close()
+
+    def _stand_up(self, work: WorkPanel) -> WorkPanel:
+        self._work = work
+        work.acted.connect(self._act)
+        self._pages.addWidget(work)
+        return work
 
     @property
     def working(self) -> bool:

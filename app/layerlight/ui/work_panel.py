@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFrame, QStackedWidget, QWidget
@@ -19,22 +21,31 @@ from layerlight.ui.session import Session
 from layerlight.ui.time_strip import TimeStrip
 from layerlight.ui.verdict_bar import VerdictBar
 
+Part = TypeVar("Part", bound=QWidget)
+PARTS = (VerdictBar, ModelPanel, LayerMap, TimeStrip, PlanPanel, ChatPanel)
+
+
+def _taken(made: Iterable[QWidget], kind: type[Part]) -> Part | None:
+    return next((each for each in made if isinstance(each, kind)), None)
+
 
 class WorkPanel(QWidget):
     """Swaps the plan for the chat when a model has been loaded; a person may swap them at any time."""
 
     acted = Signal(str)
 
-    def __init__(self, session: Session, log: Path) -> None:
+    def __init__(self, session: Session, log: Path, ready: Iterable[QWidget] = ()) -> None:
+        """`ready` are some of its parts, made before; it makes the others."""
         super().__init__()
         self._session = session
-        self.verdict = VerdictBar(session)
+        made = tuple(ready)
+        self.verdict = _taken(made, VerdictBar) or VerdictBar(session)
         self.verdict.acted.connect(self.acted)
-        self.facts = ModelPanel(session)
-        self.map = LayerMap(session)
-        self.strip = TimeStrip(session)
-        self.plan = PlanPanel(session)
-        self.chat = ChatPanel(session)
+        self.facts = _taken(made, ModelPanel) or ModelPanel(session)
+        self.map = _taken(made, LayerMap) or LayerMap(session)
+        self.strip = _taken(made, TimeStrip) or TimeStrip(session)
+        self.plan = _taken(made, PlanPanel) or PlanPanel(session)
+        self.chat = _taken(made, ChatPanel) or ChatPanel(session)
         self.log = LogPanel(log)
         self.log.closed.connect(self._close_log)
         self._before_log = "plan"
