@@ -59,11 +59,14 @@ class Camera:
         self.taken: set[str] = set()
 
     def take(self, scene: str) -> None:
+        from PySide6.QtCore import QCoreApplication, QEvent
+
         if scene in self.taken:
             return
         self.taken.add(scene)
         for theme in ("light", "dark"):
             self._themes.choose(theme)
+            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
             path = self._out / f"{scene}-{theme}.png"
             self._window.grab().save(str(path))
             print(path)
@@ -121,7 +124,7 @@ class Story:
                 self._soon(lambda: self._session.ask(self._asked.question), 200)
             case "TextProduced":
                 self._tokens += len(event.tokens)
-            case "LayerRan" if self._tokens >= 40 and _in_the_middle(state):
+            case "LayerRan" if self._tokens >= 4 and _in_the_middle(state):
                 self._camera.take("answering")
             case "RunFinished":
                 self._camera.take("answering")

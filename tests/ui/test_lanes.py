@@ -8,7 +8,15 @@ import pytest
 
 from layerlight.core.device import Budget
 from layerlight.core.load_request import load_request
-from layerlight.core.messages import Event, LayerPlaced, LoadProgressed, PlaceMemory, Planned
+from layerlight.core.messages import (
+    ChatMessage,
+    Event,
+    LayerPlaced,
+    LoadProgressed,
+    PlaceMemory,
+    Planned,
+    TextRequest,
+)
 from layerlight.core.placing import make_plan
 from layerlight.core.state import State, apply
 from layerlight.ui.lanes import Lane, Unit, lanes_of, short_name
@@ -89,15 +97,19 @@ def test_a_new_plan_does_not_change_what_is_shown_as_loaded() -> None:
 
 @pytest.mark.parametrize(
     ("peak", "words"),
-    [(None, "as planned"), (0, "less"), (10**12, "more at the peak than planned")],
+    [(None, "weights as planned"), (1, "below the plan"), (10**12, "above the plan")],
 )
 def test_planned_against_measured_is_said(peak: int | None, words: str) -> None:
+    """Weights after the load; the peak counts once something ran."""
     state = planned()
     assert state.plan is not None
     request = load_request(state.plan)
     loaded = fakes.load_done(request, fakes.laptop())
     memory = tuple(replace(each, peak=peak) if each.place == "cuda:0" else each for each in loaded.memory)
     state = told(state, *fakes.load_began(request), replace(loaded, memory=memory))
+    assert "weights as planned" in lanes_of(state)[0].note
+    ask = TextRequest((ChatMessage("user", "Hello?"),), seed=1)
+    state = told(state, *fakes.answer_events(ask, ("Hello.",)))
     assert words in lanes_of(state)[0].note
 
 

@@ -23,7 +23,7 @@ class DeviceCard(QFrame):
         self.setObjectName("card")
         self._lane = lane
         mark = Painted(16, lambda p, _r, t: draw_icon(p, self._lane.hue, 0, 0, t.place(self._lane.hue).line), 16)
-        self._title = Elided("", size=13, weight=600, mode=Qt.TextElideMode.ElideRight)
+        self._title = Elided("", size=13, weight=600, mode=Qt.TextElideMode.ElideMiddle)
         self._share = label("", size=12, weight=600)
         self._bar = Painted(8, self._draw)
         self._free = label("", "3")

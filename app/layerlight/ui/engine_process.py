@@ -10,10 +10,11 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from layerlight.core.messages import EngineStopped, Event, QuitRequest, Request, decode_event, encode
+from layerlight.core.messages import EngineStopped, Event, Failed, QuitRequest, Request, decode_event, encode
 
 LAST_WORDS = 4096
 
@@ -79,6 +80,7 @@ class EngineProcess:
             return
         with log:
             began = log.tell()
+            _note(log, f"engine starts: {' '.join(self._command)}")
             try:
                 process = self._spawn(log)
             except OSError as error:
@@ -88,7 +90,9 @@ class EngineProcess:
             self._read(process, log)
             process.wait()
             self._requests.put(None)
-        self._tell(self._farewell(process.returncode, began))
+            ended = self._farewell(process.returncode, began)
+            _note(log, f"engine ended{'' if ended.expected else ' unexpectedly'}. {ended.reason}")
+        self._tell(ended)
 
     def _open_log(self) -> IO[bytes]:
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -124,6 +128,8 @@ class EngineProcess:
                     log.write(f"(from the engine's pipe, {error})\n".encode())
                     log.flush()
                     continue
+                if isinstance(event, Failed) and not event.failure.stopped:
+                    _note(log, f"{event.during or 'engine'}: {event.failure.title}: {event.failure.message}")
                 self._tell(event)
 
     def _write(self, process: subprocess.Popen[bytes]) -> None:
@@ -150,8 +156,13 @@ class EngineProcess:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(began, size - LAST_WORDS))
             lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-            return lines[-1].rstrip(".")[:300] if lines else ""
+            return lines[-1].rstrip(".")[:300] if len(lines) > 1 else ""  # the first line is ours
         return ""
+
+
+def _note(log: IO[bytes], words: str) -> None:
+    log.write(f"{datetime.now():%H:%M:%S}  {words}\n".encode("utf-8", "replace"))
+    log.flush()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -277,7 +277,9 @@ def _lane(
         plan.budget.limit(device.id) if plan else None,
         use.over if use else 0,
         device.free if device.kind == DISK else None,
-        _note(use, measured, here) if real and use and measured else "",
+        _note(use, measured, here, state.result is not None)
+        if real and use and measured and state.phase is not Phase.LOADING
+        else "",
     )
 
 
@@ -294,15 +296,13 @@ def _other(device: Device, measured: PlaceMemory | None) -> int:
     return max(0, total - free - ours)
 
 
-def _note(use: PlaceUse, measured: PlaceMemory, units: tuple[Unit, ...]) -> str:
-    """What was measured against what was planned; for an accelerator the peak counts, elsewhere the weights."""
+def _note(use: PlaceUse, measured: PlaceMemory, units: tuple[Unit, ...], ran: bool) -> str:
+    """Measured against planned: the peak of an accelerator once something ran there, else the weights."""
     if not units:
         return ""
-    accelerator = use.place not in (CPU, DISK)
-    planned = use.used if accelerator and measured.peak is not None else use.weights
-    found = measured.peak if accelerator and measured.peak is not None else measured.model
-    what = "at the peak" if accelerator and measured.peak is not None else "of weights"
+    peak = measured.peak if ran and use.place not in (CPU, DISK) else None
+    what, found, planned = ("weights", measured.model, use.weights) if peak is None else ("peak", peak, use.used)
     if planned == found or abs(found - planned) * 100 < planned:
-        return f"{short_size(found)} {what}, as planned"
-    more = "more" if found > planned else "less"
-    return f"{short_size(abs(found - planned))} {more} {what} than planned"
+        return f"{what} as planned, {short_size(found)}"
+    side = "above" if found > planned else "below"
+    return f"{what} {short_size(abs(found - planned))} {side} the plan"

@@ -90,7 +90,7 @@ class MapPainter:
         box = boxes[0]
         draw_icon(p, lane.hue, box.left() + 1, box.top() - HEADER + 7, t.place(lane.hue).line)
         room = boxes[-1].right() - box.left() - 24
-        title = QFontMetricsF(font(13, 600)).elidedText(lane.title, Qt.TextElideMode.ElideRight, room)
+        title = QFontMetricsF(font(13, 600)).elidedText(lane.title, Qt.TextElideMode.ElideMiddle, room)
         draw_words(p, QRectF(box.left() + 24, box.top() - HEADER + 4, room, 20), title, t.ink, 13, 600)
         fitted = QFontMetricsF(font(11)).elidedText(self._detail(lane), Qt.TextElideMode.ElideRight, room + 16)
         draw_words(p, QRectF(box.left() + 24, box.top() - HEADER + 23, room + 16, 16), fitted, t.ink3, 11)
@@ -216,15 +216,15 @@ class MapPainter:
 
     def _words(self, p: QPainter, r: QRectF, unit: Unit, hue: str) -> None:
         t, high = self.t, r.height()
-        solid = unit.state == "resting" and unit.kind in ("layer", "table")
+        solid = unit.kind in ("layer", "table") and (unit.state == "resting" or unit.fill > 0.5)
         colour = t.place(hue).text if solid else t.place(hue).line
         if unit.carried and unit.kind == "layer" and high >= 8 and unit.state != "loading":
             chevron(p, QPointF(r.left() + 8, r.center().y()), colour, flip=False)
         if high < 13:
             return
         if unit.kind == "layer":
-            if unit.state == "loading":
-                draw_words(p, r.adjusted(8, 0, -8, 0), f"{unit.fill:.0%}", t.place(hue).text, 11, 600)
+            if unit.state == "loading" and unit.fill < 1:
+                draw_words(p, r.adjusted(8, 0, -8, 0), f"{unit.fill:.0%}", colour, 11, 600, RIGHT)
         elif r.width() > 90:
             size = f"  {short_size(unit.size)}" if unit.order < 0 and r.width() > 150 else ""
             draw_words(p, r.adjusted(8, 0, -8, 0), unit.label + size, colour, 11, 500)
