@@ -84,18 +84,19 @@ def test_fused_experts_on_disk_use_the_offload_folder_and_leave_nothing(
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("main", ["sim:0", "sim:1"])
+@pytest.mark.parametrize("order", ["devices first", "devices last"])
 @pytest.mark.parametrize("kind", ["llama", "tied", "gpt2", "sliding"])
 def test_two_devices_ram_and_disk_run_where_the_plan_says(
-    kind: str, main: str, engine: TorchEngine, model_folder: Folder, simulated: Callable[..., object]
+    kind: str, order: str, main: str, engine: TorchEngine, model_folder: Folder, simulated: Callable[..., object]
 ) -> None:
     """Layers in RAM and on disk run on the plan's device, whichever accelerate would have taken."""
     simulated([64 << 20, 64 << 20])
     folder = model_folder(kind)
     other = "sim:1" if main == "sim:0" else "sim:0"
-    thirds = (main, other, "cpu", "disk")
+    quarters = (main, other, "cpu", "disk") if order == "devices first" else ("cpu", "disk", other, main)
     request = request_for(
         folder,
-        lambda index, count: thirds[4 * index // count],
+        lambda index, count: quarters[4 * index // count],
         dtype="bfloat16",
         context=32,
         on=machine("sim:0", "sim:1"),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,7 +138,7 @@ def _generate(
     model = loaded.model
     torch.manual_seed(request.seed)
     ids = torch.tensor([prompt.ids], dtype=torch.long, device=_entrance(model))
-    with torch.inference_mode():
+    with torch.inference_mode(), _no_word_about_devices():
         model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
@@ -143,6 +146,14 @@ def _generate(
             streamer=_Streamer(produced),
             logits_processor=LogitsProcessorList([_FiniteOnly()]),
         )
+
+
+@contextmanager
+def _no_word_about_devices() -> Iterator[None]:
+    """transformers looks at the first weight to tell where ids belong; one that is carried for each pass is nowhere."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"You are calling \.generate\(\) with the `input_ids`")
+        yield
 
 
 def _settings(request: TextRequest, prompt: Prompt, ends: tuple[int, ...], loaded: LoadedModel) -> Any:
