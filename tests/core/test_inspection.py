@@ -658,3 +658,29 @@ def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     assert inspect_folder("~/mine").problems == ()
+
+
+# -- weights in whole numbers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["I8", "U8", "I32", "I64", "BOOL", "BF16", "F16", "F32", "F64", "F8_E4M3"])
+def test_whole_numbers_are_weights_only_where_the_config_says_how(folder: Path, dtype: str) -> None:
+    """Loaded at face value they would answer nonsense without a word."""
+    write_safetensors(folder / "model.safetensors", llama_shapes(), dtype)
+    whole = dtype[0] in "IU" or dtype == "BOOL"
+    problems = inspect_folder(folder).problems
+    assert bool(problems) is whole
+    assert not whole or "does not say how" in problems[0]
+    change_config(folder, quantization_config={"quant_method": "bitsandbytes"})
+    assert not any("does not say how" in problem for problem in inspect_folder(folder).problems)
+
+
+def test_a_mask_among_the_weights_may_hold_whole_numbers(folder: Path) -> None:
+    shapes = llama_shapes()
+    masks = {f"model.layers.{index}.self_attn.mask": (4, 4) for index in range(3)}
+    write_shards(folder, shapes, 1)
+    (folder / "model.safetensors").unlink()
+    write_safetensors(folder / "masks.safetensors", masks, "BOOL")
+    index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    write_index(folder, index | dict.fromkeys(masks, "masks.safetensors"))
+    assert inspect_folder(folder).problems == ()

@@ -9,7 +9,7 @@ from layerlight.core.config_file import read_config
 from layerlight.core.device import format_size
 from layerlight.core.errors import BrokenModel, NotAModel, WrongKindOfModel
 from layerlight.core.gguf_header import read_gguf_header
-from layerlight.core.layers import COMPONENT, incomplete, layers_of, name_rules, tie
+from layerlight.core.layers import COMPONENT, incomplete, layers_of, name_rules, tie, unexplained_dtypes
 from layerlight.core.model import Component, Model, ModelKind, Tensor
 from layerlight.core.pipeline_folder import inspect_pipeline, most_common_dtype
 from layerlight.core.plain_file import endless, read_plain
@@ -139,6 +139,7 @@ def _inspect_model(place: Path, name: str, names: frozenset[str]) -> Model:
         notes += tie_notes
         if not weights.problems and not broken:
             problems += incomplete(layers, tied, rules)
+            problems += [] if config.quantization else unexplained_dtypes(layers)
     if left_out:
         notes.append(f"{format_size(left_out)} in the files are not part of the loaded model.")
     return Model(

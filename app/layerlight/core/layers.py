@@ -116,3 +116,25 @@ def incomplete(layers: tuple[Layer, ...], tied: tuple[tuple[str, ...], ...], rul
     if not tied and not any(layer.kind is LayerKind.HEAD for layer in layers):
         return [(f"The files hold no output head ({rules.head}).", "Choose the complete model.")]
     return []
+
+
+def unexplained_dtypes(layers: tuple[Layer, ...]) -> list[tuple[str, str]]:
+    """Matrices in whole numbers, where the config names no quantisation: a loader would take them at face value."""
+    odd = [
+        tensor
+        for layer in layers
+        for tensor in layer.tensors
+        if tensor.name.endswith(".weight") and len(tensor.shape) > 1 and not _is_float(tensor.dtype)
+    ]
+    if not odd:
+        return []
+    return [
+        (
+            f"{odd[0].name} is stored as {odd[0].dtype}, and config.json does not say how that stands for weights.",
+            "Download config.json of this very version, or choose one that is not quantised.",
+        )
+    ]
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
