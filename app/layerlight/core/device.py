@@ -104,10 +104,10 @@ def parse_size(words: str) -> int:
     if _BIT_UNITS.fullmatch(unit):
         byte_unit = unit[:-1] + "B"
         raise BadSize(f"“{words}” names bits, not bytes.", hint=f"Write {match[1]}{byte_unit} if you mean bytes.")
-    size = round(float(match[1]) * UNITS[unit.lower()])
-    if size > LARGEST_SIZE:
-        raise BadSize(f"“{words}” is more than any machine has.", hint="Check the unit: 8GiB, 512MiB.")
-    return size
+    amount = float(match[1]) * UNITS[unit.lower()]
+    if amount > LARGEST_SIZE:
+        raise BadSize(f"“{words[:40]}” is more than any machine has.", hint="Check the unit: 8GiB, 512MiB.")
+    return round(amount)
 
 
 def format_size(size: int | None, digits: int = 1) -> str:

@@ -15,14 +15,14 @@ def read_map(text: str) -> tuple[tuple[str, str], ...]:
     Raises BadRequest when it is neither.
     """
     try:
-        data = json.loads(text)
+        data = json.loads(text.removeprefix("\ufeff"))
         if isinstance(data, dict) and isinstance(data.get("placements"), list):
             pairs = [(entry["layer"], entry["rests_on"]) for entry in data["placements"]]
         elif isinstance(data, dict) and isinstance(data.get("device_map"), dict):
             pairs = list(data["device_map"].items())
         else:
             pairs = list(data.items())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRequest(
             "The map is not JSON of the form {layer: place}.", hint="Take one from “plan --json”."
         ) from error
@@ -68,4 +68,4 @@ def some(names: Iterable[str]) -> str:
 
 def _place_name(place: object) -> str:
     """accelerate writes CUDA devices as bare numbers."""
-    return f"cuda:{place}" if isinstance(place, int) else str(place)
+    return f"cuda:{place}" if isinstance(place, int) and not isinstance(place, bool) else str(place)
