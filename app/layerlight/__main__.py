@@ -18,9 +18,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return serve(words[1:])
     if words:
-        from layerlight.cli import main as carry_out
+        try:
+            from layerlight.cli import main as carry_out
 
-        return carry_out(words)
+            return carry_out(words)
+        except KeyboardInterrupt:  # while the commands themselves were being imported
+            return 130
     return _open_window()
 
 

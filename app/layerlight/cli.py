@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from layerlight import __version__
 from layerlight.core.characters import mended
@@ -54,11 +54,10 @@ def main(
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    console = Console(sys.stdout, sys.stderr, "--json" in argv)
-    stop = threading.Event()
+    console = Console(sys.stdout or _nowhere(), sys.stderr or _nowhere(), "--json" in argv)
+    terminal = Terminal(console, survey or survey_with_torch, new_engine or torch_engine, _fetch_starter)
     try:
-        with _interruptible(stop):
-            terminal = Terminal(console, survey or survey_with_torch, new_engine or torch_engine, _fetch_starter, stop)
+        with _interruptible(terminal):
             return _carry_out(list(argv), terminal)
     except LayerlightError as error:
         console.fail(error)
@@ -232,8 +231,8 @@ def _text_request(options: argparse.Namespace) -> TextRequest:
 
 
 def _prompt(options: argparse.Namespace) -> str:
-    if options.prompt == "-" or (options.prompt is None and not sys.stdin.isatty()):
-        return sys.stdin.read()
+    if options.prompt == "-" or (options.prompt is None and sys.stdin and not sys.stdin.isatty()):
+        return sys.stdin.read() if sys.stdin else ""
     if options.prompt is None:
         raise BadRequest("There is no prompt.", hint='Give one with --prompt "…", or through a pipe.')
     return str(options.prompt)
@@ -261,16 +260,17 @@ def _bench(name: str | None, rest: list[str], console: Console) -> int:
 
 
 @contextmanager
-def _interruptible(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C asks to stop at the next boundary; a second one ends at once."""
+def _interruptible(terminal: Terminal) -> Iterator[None]:
+    """Ctrl-C asks a job to stop at its next boundary; a second one, or one outside a job, ends at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(_number: int, _frame: object) -> None:
-        if stop.is_set():
+        at_once = terminal.stop.is_set() or not terminal.at_work
+        terminal.stop.set()
+        if at_once:
             raise KeyboardInterrupt
-        stop.set()
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -279,11 +279,17 @@ def _interruptible(stop: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def _nowhere() -> TextIO:
+    """In place of a stream that was closed before we began."""
+    return open(os.devnull, "w", encoding="utf-8")
+
+
 def _log_to_file() -> str:
     """Libraries speak to a log file, not into the answer; its path, empty where there can be none."""
     path = own_folders().log / "terminal.log"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        logging.captureWarnings(True)
         logging.basicConfig(filename=path, level=logging.INFO, force=True, encoding="utf-8", errors="replace")
     except OSError:
         logging.basicConfig(handlers=[logging.NullHandler()], force=True)

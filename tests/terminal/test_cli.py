@@ -19,6 +19,7 @@ from layerlight.core.errors import DownloadFailed, LoadFailed, NotFinite, OutOfM
 from layerlight.core.job import Job
 from layerlight.core.messages import StarterProgressed, StarterReady, StarterRequest
 from layerlight.core.settings import Settings, write_settings
+from layerlight.terminal.console import Console
 from tests.core.models import MIB, accelerator, disk, ram
 from tests.terminal.conftest import Command
 from tests.terminal.fake_engine import FakeEngine
@@ -290,9 +291,10 @@ def _map(folder: Path, layerlight: Command, change: Callable[[dict[str, str]], o
         (lambda found: found.update({"model.layers.1": "cuda:0"}), "cuda:0"),
         (lambda found: found.update({"model.layers.1": 0}), "cuda:0"),
         (lambda found: found.update({"model.layers.1": "gpu"}), "gpu"),
+        (lambda found: found.update({"model.layers.1": True}), "True"),
         (lambda found: found.update({"lm_head": "disk"}), "lm_head"),
     ],
-    ids=["shorter", "longer", "empty", "no such GPU", "a GPU by number", "no place", "tied parted"],
+    ids=["shorter", "longer", "empty", "no such GPU", "a GPU by number", "no place", "no word", "tied parted"],
 )
 def test_a17_a19_a_map_of_another_model_or_machine_is_refused_by_name(
     layerlight: Command,
@@ -303,11 +305,13 @@ def test_a17_a19_a_map_of_another_model_or_machine_is_refused_by_name(
     words: str,
 ) -> None:
     saved = tmp_path / "map.json"
-    saved.write_text(_map(tiny_folder, layerlight, change), "utf-8")
+    saved.write_text(_map(tiny_folder, layerlight, change), "utf-8-sig")  # editors add the mark
     _refused(layerlight("run", tiny_folder, "--map", saved, "--prompt", "x"), engine, words)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"12", b"\xff\xfe", b'{"placements": [{"layer": 1}]}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"12", b"\xff\xfe", b'{"placements": [{"layer": 1}]}', b"[" * 100_000]
+)
 def test_a_map_that_is_none_is_refused_before_torch_is_imported(
     layerlight: Command, tiny_folder: Path, engine: FakeEngine, tmp_path: Path, content: bytes
 ) -> None:
@@ -491,6 +495,49 @@ def test_a_second_ctrl_c_ends_at_once(layerlight: Command, tiny_folder: Path, en
     said = layerlight("run", tiny_folder, "--prompt", "x")
     assert said.code == 130
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("where", ["look", "begin"])
+def test_ctrl_c_before_a_job_has_begun_ends_at_once(
+    layerlight: Command, tiny_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """While torch is imported nobody would hear a polite request."""
+    after: list[str] = []
+
+    def interrupted(*_arguments: object) -> None:
+        _interrupt()
+        after.append("went on")
+
+    monkeypatch.setattr(FakeEngine, "look" if where == "look" else "__call__", interrupted)
+    said = layerlight("run", tiny_folder, "--prompt", "x")
+    assert (said.code, said.out, after) == (130, "", [])
+    assert "Stopped" in said.err
+    assert "Traceback" not in said.err
+
+
+CONTROLS = "\x1b[2J\x1b]0;title\x07\x9b31m\x7f\0"
+
+
+def test_names_in_a_folder_can_t_command_the_terminal(layerlight: Command, tiny_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "models" / "evil\x1b[2J"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": CONTROLS, "architectures": [CONTROLS]}))
+    for command in (("plan", folder), ("inspect", f"{folder}{CONTROLS[:4]}"), ("run", folder, "--prompt", "x")):
+        said = layerlight(*command)
+        assert said.code == 2
+        assert not set(said.err) & (set(CONTROLS) - set("[2J]0;title31m"))
+
+
+def test_only_a_terminal_is_spared_the_control_characters_of_an_answer() -> None:
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    piped, shown = io.StringIO(), Tty()
+    for out in (piped, shown):
+        Console(out, io.StringIO()).answer(f"a{CONTROLS}\tb\r\nc", end="")
+    assert piped.getvalue() == f"a{CONTROLS}\tb\r\nc"
+    assert shown.getvalue() == "a�[2J�]0;title��31m��\tb\nc"
 
 
 # -- the starter model -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -156,3 +157,38 @@ def test_end_to_end_ctrl_c_keeps_the_partial_answer(tiny_folder: Path) -> None:
 def test_end_to_end_the_starter_says_paris(starter_folder: Path) -> None:
     done = _layerlight("run", starter_folder, "--prompt", "What is the capital of France?", "--temperature", 0)
     assert (done.returncode, done.stdout) == (0, "The capital of France is Paris.\n"), done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_an_answer_that_can_t_be_written_is_said(tiny_folder: Path, as_json: list[str]) -> None:
+    command = [sys.executable, "-m", "layerlight", "inspect", str(tiny_folder), *as_json]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, encoding="utf-8")
+    assert done.returncode == 1
+    assert "The answer can't be written" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the streams")
+@pytest.mark.parametrize(("closing", "code"), [(">&-", 0), ("2>&-", 0), ("<&-", 0), (">&- 2>&- <&-", 0)])
+def test_streams_may_be_closed_before_it_starts(tiny_folder: Path, closing: str, code: int) -> None:
+    command = shlex.join([sys.executable, "-m", "layerlight", "inspect", str(tiny_folder)])
+    done = subprocess.run(f"{command} {closing}", shell=True, capture_output=True, check=False, encoding="utf-8")
+    assert done.returncode == code, done.stderr
+    assert "unexpected" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the streams")
+def test_without_a_prompt_and_without_stdin_the_prompt_is_asked_for(tiny_folder: Path) -> None:
+    command = shlex.join([sys.executable, "-m", "layerlight", "run", str(tiny_folder)])
+    done = subprocess.run(f"{command} <&-", shell=True, capture_output=True, check=False, encoding="utf-8")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "There is no prompt" in done.stderr
+
+
+def test_ctrl_c_while_the_commands_are_imported_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_words: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("layerlight.cli.main", interrupted)
+    assert main(["devices"]) == 130

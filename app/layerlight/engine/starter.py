@@ -212,6 +212,7 @@ def _disk_failures() -> Iterator[None]:
         yield
     except OSError as error:
         raise DownloadFailed(
-            f"The starter model could not be written: {error.strerror or error}.",
+            f"The starter model could not be written{f' to {error.filename}' if error.filename else ''}: "
+            f"{error.strerror or error}.",
             hint="Check that the disk has room and that its folder may be written to.",
         ) from error

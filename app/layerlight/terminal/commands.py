@@ -68,6 +68,8 @@ class Terminal:
     new_engine: Callable[[], OwnEngine]
     fetch: Callable[[StarterRequest, Job], str]
     stop: threading.Event = field(default_factory=threading.Event)
+    at_work: bool = False
+    """While a job runs that hears `stop` by itself; before and after it nothing is lost by ending at once."""
 
     def check(self) -> None:
         if self.stop.is_set():
@@ -138,6 +140,7 @@ def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
         following(ModelInspected(found.model))
         following(Planned(found))
         job = Job(following, terminal.stop)
+        terminal.at_work = True
         terminal.check()
         engine.load(load_request(found, wishes.offload_folder), job)
         engine.generate(request, job)
@@ -150,6 +153,7 @@ def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
     finally:
         following.screen.close()
         engine.close()
+        terminal.at_work = False
     return _finish(terminal, found, request, following)
 
 
@@ -241,6 +245,7 @@ def _fetch(terminal: Terminal, kind: str) -> tuple[str, str]:
         if isinstance(event, StarterReady):
             ready.append(event)
 
+    terminal.at_work = True
     try:
         folder = terminal.fetch(StarterRequest(kind), Job(listen, terminal.stop))
     except Stopped as stopped:
@@ -250,6 +255,7 @@ def _fetch(terminal: Terminal, kind: str) -> tuple[str, str]:
         ) from stopped
     finally:
         screen.close()
+        terminal.at_work = False
     return folder, ready[-1].licence if ready else ""
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from layerlight.core.characters import printable
 from layerlight.core.errors import LayerlightError
 
 
@@ -20,13 +22,25 @@ class Console:
 
     def say(self, words: str = "") -> None:
         """A line beside the answer."""
-        self.err.write(words + "\n")
+        self.err.write(printable(words) + "\n")
         self.err.flush()
 
     def answer(self, words: str, end: str = "\n") -> None:
-        """A piece of the answer itself."""
-        self.out.write(words + end)
-        self.out.flush()
+        """A piece of the answer itself: to the byte, save in a terminal, which would obey its control characters.
+
+        Raises LayerlightError where it can't be written, and BrokenPipeError where nobody reads any more.
+        """
+        try:
+            self.out.write((printable(words) if self.out.isatty() else words) + end)
+            self.out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise LayerlightError(
+                f"Standard output takes no more: {error.strerror or error}.",
+                hint="Check the disk or the program that it goes to.",
+                title="The answer can't be written",
+            ) from error
 
     def give(self, found: Mapping[str, Any], words: str) -> None:
         """The answer as an object or in words, as was asked for."""
@@ -38,7 +52,8 @@ class Console:
         self.say("\n".join(lines))
         if self.as_json:
             told = {"title": error.title, "message": error.message, "hint": error.hint, "kind": type(error).__name__}
-            self.answer(as_json({**(found or {}), "error": told}))
+            with suppress(LayerlightError):
+                self.answer(as_json({**(found or {}), "error": told}))
 
 
 def as_json(found: Mapping[str, Any]) -> str:

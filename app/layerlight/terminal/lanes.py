@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.style import Style
 from rich.text import Text
 
+from layerlight.core.characters import printable
 from layerlight.core.device import CPU, DISK, format_size
 from layerlight.core.messages import StarterProgressed
 from layerlight.core.plan import Placement, Plan
@@ -40,7 +41,7 @@ def draw(state: State, width: int, answer: bool = False) -> Group:
 def _last_lines(answer: str, width: int) -> list[str]:
     """What fits below the lanes: a long paragraph must not push them out of sight."""
     lines: list[str] = []
-    for line in answer[-ANSWER_LINES * width :].splitlines():
+    for line in printable(answer[-ANSWER_LINES * width :]).splitlines():
         lines += textwrap.wrap(line, width) or [""]
     return lines[-ANSWER_LINES:]
 

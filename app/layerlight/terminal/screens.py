@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TextIO
 
+from layerlight.core.characters import printable
 from layerlight.core.device import format_size
 from layerlight.core.messages import (
     Event,
@@ -75,7 +76,7 @@ class PlainScreen:
             self._line(f"{share:3d} % {words}")
 
     def _line(self, words: str) -> None:
-        self._err.write(words + "\n")
+        self._err.write(printable(words) + "\n")
         self._err.flush()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from layerlight.core.advice import advise
+from layerlight.core.characters import printable
 from layerlight.core.device import Machine, format_size
 from layerlight.core.messages import RunResult
 from layerlight.core.model import Layer, LayerKind, Model
@@ -73,7 +74,7 @@ def title(plan: Plan) -> str:
         f"context {plan.budget.context}",
         "checked" if plan.checked else "estimated",
     ]
-    return " · ".join(words)
+    return printable(" · ".join(words))
 
 
 def verdict(plan: Plan) -> list[str]:
