@@ -50,6 +50,12 @@ class Choosing:
         self.ways, self._hand_over_cost = ways, hand_over
         self._hand_overs: dict[tuple[str, str], float] = {}
         self.search = Search(nodes)
+        visited = set(steps)
+        self._unvisited = sum(
+            1
+            for number, bundle in enumerate(bundles)
+            if number not in visited and any(part.unit.size for part in bundle.parts)
+        )
         numbers: dict[tuple[int, ...], int] = {}
         self._kind_of = [numbers.setdefault(bundle.kind, len(numbers)) for bundle in bundles]
         self._places: tuple[tuple[str, ...], ...] = ()
@@ -107,10 +113,10 @@ class Choosing:
         return room.capacity - (self.working if runs and place != DISK else 0)
 
     def _least_hand_overs(self, devices: DeviceSet) -> float:
-        """Each accelerator after the first is reached at least once."""
+        """Each accelerator after the first is reached at least once, unless a tower is all that it holds."""
         names = [room.device.id for room in devices.accelerators]
         pairs = [self.hand_over(a, b) for a in names for b in names if a != b]
-        return (len(names) - 1) * min(pairs) if pairs else 0.0
+        return max(0, len(names) - 1 - self._unvisited) * min(pairs, default=0.0)
 
     def hand_over(self, source: str, target: str) -> float:
         """Cost of handing hidden states over, in the whole workload."""

@@ -191,7 +191,8 @@ class _Task:
         self.units = units if batch == 1 else tuple(replace(unit, kv=batch * unit.kv) for unit in units)
         self.working = batch * memory.working_bytes(shape, budget.context, dtype, wishes.attention, PREFILL_CHUNK)
         width = DTYPE_SIZES[dtype]
-        self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK)
+        cached = _fits_in_free_ram(model, machine)
+        self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK, cached=cached)
         self.pins = pinned_units(self.units, wishes.pins, (room.device.id for room in rooms))
         self.steps = _steps(model, self.units)
         self.bundles = bundles_of(self.units, shape, wishes.quantization, self.pins)
@@ -223,9 +224,14 @@ class _Task:
         )
         found = choosing.best(sets)
         return found or min(
-            (nearest_fit(self.units, each, self.working, self.pins) for each in sets),
+            (self._nearest(each) for each in sets),
             key=lambda choice: sum(use.over for use in self.predict(choice).places),
         )
+
+    def _nearest(self, devices: DeviceSet) -> Choice:
+        """What lacks little on these devices; one that stays empty is none of those in use."""
+        places = nearest_fit(self.units, devices, self.working, self.pins)
+        return Choice(places, self._devices_of(places))
 
     def _cost(self, unit: Unit, place: str, seconds: float) -> float:
         if self.wishes.strategy == "most-on-gpu":
@@ -343,6 +349,12 @@ class _Task:
         for unit, place in zip(self.units, choice.places, strict=True):
             stored[place] = stored.get(place, 0) + sum(layer.size for layer in unit.layers)
         return sum(speed.load_seconds(size, place, self.prices.rates) for place, size in stored.items())
+
+
+def _fits_in_free_ram(model: Model, machine: Machine) -> bool:
+    """Whether the system can hold all of the model's files in memory, whatever limit the plan keeps."""
+    free = machine.device(CPU).free if machine.has(CPU) else None
+    return free is not None and model.size * 1.25 <= free
 
 
 def _steps(model: Model, units: Sequence[Unit]) -> tuple[int, ...]:

@@ -3,14 +3,16 @@
 cuda:0                   bytes/s at which weights that rest in a device's memory are read by it; so too `cpu`, `mps`
 disk                     bytes/s of weights read from disk, tensor by tensor, while the model runs
 disk-load                bytes/s of one long read from disk, nothing cached
-disk-warm                bytes/s of a file that the system still holds in memory
+disk-warm                bytes/s of weights in a file that the system still holds in memory, tensor by tensor
 bus:cuda:0:to-pinned     bytes/s of a copy from page-locked RAM to the device
 bus:cuda:0:to-pageable   … from ordinary RAM, as accelerate copies
 bus:cuda:0:from-pinned   … and back; likewise `from-pageable`
 bus                      bytes/s of the slowest `to-pageable`: for whoever asks without naming a device
 matrix:cuda:0:bfloat16   floating-point operations/s of large matrix products, an addition and a product being two
 weights:cpu:nf4          bytes/s at which weights in a format of bitsandbytes are read and multiplied by
+weights:cpu:float16      … and in a dtype, where dtypes differ
 overhead:cuda:0          seconds of Python and dispatch per decoder layer and pass, of work that runs there
+overhead:disk            … and beside it where a layer rests on disk: hooks, and opening its file for each tensor
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ BUS = "bus"
 _PLACE = r"(cpu|mps|(cuda|xpu|sim):\d+)"
 _NAME = re.compile(
     rf"{_PLACE}|disk(-load|-warm)?|bus(:{_PLACE}:(to|from)-(pinned|pageable))?|(matrix|weights):{_PLACE}:\w+"
-    rf"|overhead:{_PLACE}"
+    rf"|overhead:({_PLACE}|disk)"
 )
 
 

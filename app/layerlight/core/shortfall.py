@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from layerlight.core.choosing import Choice
 from layerlight.core.device_sets import DeviceSet
 from layerlight.core.puzzle import UNBOUNDED
 from layerlight.core.units import Unit
 
 
-def nearest_fit(units: Sequence[Unit], devices: DeviceSet, working: int, pins: Mapping[int, str]) -> Choice:
+def nearest_fit(units: Sequence[Unit], devices: DeviceSet, working: int, pins: Mapping[int, str]) -> tuple[str, ...]:
     """Units on the first place that has room for them, the largest first; what finds none lies where most is left.
 
     What carried units need where they run grows with their number, so the filling is repeated until that is kept free.
@@ -21,7 +20,7 @@ def nearest_fit(units: Sequence[Unit], devices: DeviceSet, working: int, pins: M
         carried = [unit for unit, place in zip(units, places, strict=True) if devices.runs_on(place) != place]
         needed = sum(unit.kv for unit in carried) + max((unit.tensor for unit in carried), default=0)
         if needed <= held:
-            return Choice(places, devices)
+            return places
         held = needed
 
 

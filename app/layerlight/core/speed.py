@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from layerlight.core.device import CPU, DISK, Machine
 from layerlight.core.model import LayerKind, TextShape
-from layerlight.core.rate_names import DISK_LOAD, bus_rate, matrix_name, overhead_name, weights_name
+from layerlight.core.rate_names import DISK_LOAD, DISK_WARM, bus_rate, matrix_name, overhead_name, weights_name
 from layerlight.core.runtime import TODAY, Runtime
 from layerlight.core.units import Unit
 from layerlight.core.workload import Workload
@@ -159,9 +159,15 @@ class Prices:
         context: int,
         chunk: int,
         runtime: Runtime = TODAY,
+        cached: bool = False,
     ) -> None:
-        """`width` is bytes of an activation, `chunk` tokens of a prompt in one pass, `Traffic.kv` is of `context`."""
+        """`width` is bytes of an activation, `chunk` tokens of a prompt in one pass, `Traffic.kv` is of `context`.
+
+        `cached`: there is so much RAM that the system holds what rests on disk from the second pass on.
+        """
         self.rates = rates_of(machine.bandwidths)
+        if cached and DISK_WARM in self.rates:
+            self.rates[DISK] = self.rates[DISK_WARM]
         self.workload, self.runtime = workload, runtime
         self._shape, self._dtype = shape, dtype
         self._hidden = shape.hidden_size * width * workload.batch
@@ -173,6 +179,8 @@ class Prices:
     def layer(self, traffic: Traffic, rests_on: str, runs_on: str) -> Seconds:
         """Seconds of one layer in a decode pass, and in all passes over the prompt."""
         brought = carry_seconds(self._carried(traffic), rests_on, runs_on, self.rates, self.runtime)
+        if traffic.decoder and rests_on == DISK:
+            brought += self.rates.get(overhead_name(DISK), 0.0)
         resident = rests_on == runs_on
         batch = self.workload.batch
         cache = KV_TRAFFIC * traffic.kv * self._filled / self._bandwidth(runs_on, None)
@@ -227,10 +235,9 @@ class Prices:
         return max(working, overhead) if resident and place != CPU else working + overhead
 
     def _bandwidth(self, place: str, quantization: str | None) -> float:
-        if quantization is not None:
-            known = self.rates.get(weights_name(place, quantization))
-            if known is not None:
-                return known
+        known = self.rates.get(weights_name(place, quantization or self._dtype))
+        if known is not None:
+            return known
         if place == CPU:
             return self.rates[CPU]
         return self.rates.get(place, self.rates["unified" if place in self._unified else "accelerator"])

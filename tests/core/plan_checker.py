@@ -1,0 +1,335 @@
+"""A second opinion on plans: bytes and seconds counted again, with none of the planner's code.
+
+Only the tables of shapes (KV cache and working memory per shape, which have tests of their own) are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from layerlight.core import memory
+from layerlight.core.device import Machine
+from layerlight.core.model import DTYPE_SIZES, Layer, LayerKind, Model
+from layerlight.core.plan import Plan
+
+TYPICAL_ACCELERATOR, TYPICAL_UNIFIED, TYPICAL_CPU = 250e9, 100e9, 8e9
+TYPICAL_DISK, TYPICAL_BUS, TYPICAL_HAND_OVER = 0.5e9, 8e9, 50e-6
+TYPICAL_PRODUCTS, TYPICAL_CPU_PRODUCTS = 10e12, 18e9
+TYPICAL_QUANTIZED = {"nf4": 0.4e9, "fp4": 0.4e9, "int8": 0.7e9}
+OVERHEAD = 0.0009
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Bytes on each place at the peak, and seconds of the workload's prompt, of a token and of both together."""
+
+    used: dict[str, int]
+    prompt: float
+    token: float
+    total: float
+
+
+def check(plan: Plan, places: Mapping[str, str] | None = None) -> Checked:
+    """What a placement of the plan's model takes: the plan's own, or another map of layers to places."""
+    places = dict(places or plan.device_map())
+    main = main_of(plan.machine, places.values())
+    runs = {name: main if place in ("cpu", "disk") else place for name, place in places.items()}
+    return Checked(_bytes(plan, places, runs, main), *_seconds(plan, places, runs))
+
+
+def main_of(machine: Machine, places: object) -> str:
+    used = set(places)  # type: ignore[call-overload]
+    return next(
+        (device.id for device in machine.devices if device.kind not in ("cpu", "disk") and device.id in used), "cpu"
+    )
+
+
+def groups_of(model: Model) -> list[list[Layer]]:
+    """Layers that share weights, in the model's order."""
+    found: list[list[Layer]] = []
+    for layer in model.layers:
+        shared = next((group for group in model.tied if layer.name in group), None)
+        for group in found:
+            if shared and group[0].name in shared:
+                group.append(layer)
+                break
+        else:
+            found.append([layer])
+    return found
+
+
+def weight_bytes(plan: Plan, layer: Layer) -> int:
+    return sum(
+        memory.loaded_tensor_size(tensor, layer, plan.dtype, plan.wishes.quantization) for tensor in layer.tensors
+    )
+
+
+def cache_bytes(plan: Plan, layer: Layer) -> int:
+    if layer.index is None or plan.model.shape is None:
+        return 0
+    batch = plan.wishes.workload.batch
+    return batch * memory.kv_bytes(plan.model.shape, layer.index, plan.budget.context, plan.dtype)
+
+
+def _is_expert(plan: Plan, name: str, shape: Sequence[int]) -> bool:
+    experts = plan.model.shape.experts if plan.model.shape else None
+    return bool(experts) and (".experts." in name or (len(shape) == 3 and shape[0] == experts))
+
+
+def _brought_at_once(plan: Plan, layer: Layer) -> int:
+    sizes = [0]
+    experts = 0
+    for tensor in layer.tensors:
+        size = memory.loaded_tensor_size(tensor, layer, plan.dtype, plan.wishes.quantization)
+        if _is_expert(plan, tensor.name, tensor.shape):
+            experts += size
+        else:
+            sizes.append(size)
+    return max(*sizes, experts)
+
+
+def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main: str) -> dict[str, int]:
+    used = dict.fromkeys((device.id for device in plan.machine.devices), 0)
+    passing = 0
+    for layer in plan.model.layers:
+        used[places[layer.name]] += weight_bytes(plan, layer)
+        used[runs[layer.name]] += cache_bytes(plan, layer)
+        if runs[layer.name] != places[layer.name]:
+            passing = max(passing, _brought_at_once(plan, layer))
+    used[main] += passing
+    for place in {main, *(place for place in places.values() if place not in ("cpu", "disk"))}:
+        used[place] += _working(plan, place)
+    return used
+
+
+def _working(plan: Plan, place: str) -> int:
+    assert plan.model.shape is not None
+    batch = plan.wishes.workload.batch
+    return batch * memory.working_bytes(
+        plan.model.shape, plan.budget.context, plan.dtype, plan.wishes.attention, plan.prefill_chunk
+    )
+
+
+class _Rates:
+    def __init__(self, machine: Machine, dtype: str) -> None:
+        self.known = dict(machine.bandwidths)
+        self.machine, self.dtype = machine, dtype
+
+    def memory(self, place: str, quantization: str | None) -> float:
+        if quantization:
+            slow = self.known.get(f"weights:{place}:{quantization}")
+            if slow is None and place == "cpu":
+                slow = TYPICAL_QUANTIZED[quantization]
+            if slow is not None:
+                return slow
+        if place in self.known:
+            return self.known[place]
+        if place == "cpu":
+            return TYPICAL_CPU
+        return TYPICAL_UNIFIED if self.machine.device(place).shares_memory_with else TYPICAL_ACCELERATOR
+
+    def products(self, place: str) -> float:
+        usual = TYPICAL_CPU_PRODUCTS if place == "cpu" else TYPICAL_PRODUCTS
+        return self.known.get(f"matrix:{place}:{self.dtype}", usual)
+
+    def bus(self, place: str, way: str) -> float:
+        other = "from" if way == "to" else "to"
+        for name in (f"{way}-pageable", f"{other}-pageable"):
+            if f"bus:{place}:{name}" in self.known:
+                return self.known[f"bus:{place}:{name}"]
+        return self.known.get("bus", TYPICAL_BUS)
+
+    def disk(self) -> float:
+        return self.known.get("disk", TYPICAL_DISK)
+
+    def overhead(self, place: str) -> float:
+        return self.known.get(f"overhead:{place}", OVERHEAD)
+
+
+def _seconds(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str]) -> tuple[float, float, float]:
+    assert plan.model.shape is not None
+    work = plan.wishes.workload
+    prompt, answer = work.prompt, work.answer
+    if prompt + answer > plan.budget.context:
+        prompt = max(1, plan.budget.context * prompt // (prompt + answer))
+        answer = max(1, plan.budget.context - prompt)
+    chunks = [plan.prefill_chunk] * (prompt // plan.prefill_chunk)
+    chunks += [prompt % plan.prefill_chunk] if prompt % plan.prefill_chunk else []
+    length = min(1.0, (prompt + answer / 2) / plan.budget.context)
+    rates = _Rates(plan.machine, plan.dtype)
+    first = sum(_pass(plan, places, runs, rates, chunk, 0.0) for chunk in chunks)
+    token = _pass(plan, places, runs, rates, 1, length)
+    return first, token, first + (answer - 1) * token
+
+
+def _pass(
+    plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], rates: _Rates, tokens: int, length: float
+) -> float:
+    """Seconds of one pass of so many tokens; `length` is the share of the KV cache that is full, 0 while it grows."""
+    batch = plan.wishes.workload.batch
+    decode = length > 0
+    seconds = 0.0
+    for group in groups_of(plan.model):
+        for layer in group:
+            seconds += _layer(plan, layer, group, places, runs, rates, tokens * batch, batch, decode, length)
+    stations = [
+        runs[layer.name]
+        for layer in plan.model.layers
+        if layer.kind is not LayerKind.TOWER and not (layer.kind is LayerKind.OTHER and layer.size == 0)
+    ]
+    assert plan.model.shape is not None
+    moved = tokens * batch * plan.model.shape.hidden_size * DTYPE_SIZES[plan.dtype]
+    for before, after in pairwise(stations):
+        if before != after:
+            seconds += rates.known.get("handover", TYPICAL_HAND_OVER)
+            seconds += moved / rates.bus(before, "from") if before != "cpu" else 0.0
+            seconds += moved / rates.bus(after, "to") if after != "cpu" else 0.0
+    return seconds
+
+
+def _layer(
+    plan: Plan,
+    layer: Layer,
+    group: list[Layer],
+    places: Mapping[str, str],
+    runs: Mapping[str, str],
+    rates: _Rates,
+    tokens: int,
+    batch: int,
+    decode: bool,
+    length: float,
+) -> float:
+    shape, wishes = plan.model.shape, plan.wishes
+    assert shape is not None
+    if layer.kind is LayerKind.TOWER:
+        return 0.0
+    place, run = places[layer.name], runs[layer.name]
+    held = list(layer.tensors)
+    if layer.kind is LayerKind.HEAD and len(group) > 1:
+        held = [tensor for each in group for tensor in each.tensors]
+    if layer.kind is LayerKind.HEAD:
+        tokens = batch
+    owner = {tensor.name: each for each in group for tensor in each.tensors}
+    size = {
+        tensor.name: memory.loaded_tensor_size(tensor, owner[tensor.name], plan.dtype, wishes.quantization)
+        for tensor in held
+    }
+    brought = float(sum(size.values()))
+    seconds = 0.0
+    if place != run:
+        seconds += brought / rates.disk() if place == "disk" else 0.0
+        seconds += brought / rates.bus(run, "to") if run != "cpu" else 0.0
+    if layer.kind is LayerKind.EMBEDDING:
+        return seconds
+    share_one = share = 1.0
+    if shape.experts and shape.experts_per_token:
+        share_one = min(1.0, shape.experts_per_token / shape.experts)
+        share = 1 - (1 - share_one) ** tokens
+    read = operations = 0.0
+    for tensor in held:
+        expert = _is_expert(plan, tensor.name, tensor.shape)
+        read += size[tensor.name] * (share if expert else 1.0)
+        elements = 1
+        for each in tensor.shape:
+            elements *= each
+        operations += 2.0 * elements * (share_one if expert else 1.0)
+    small = bool(wishes.quantization) and any(memory.quantizable(tensor, layer) for tensor in layer.tensors)
+    busy = read / rates.memory(run, wishes.quantization if small else None)
+    if tokens > 1:
+        busy = max(busy, operations * tokens / rates.products(run))
+    if decode and layer.kind is LayerKind.DECODER:
+        busy += 3 * length * sum(cache_bytes(plan, each) for each in group) / rates.memory(run, None)
+    if layer.kind is LayerKind.DECODER:
+        own = rates.overhead(run)
+        busy = max(busy, own) if place == run and run != "cpu" else busy + own
+    return seconds + busy
+
+
+class Table:
+    """Prices of every placement of a plan's model: each layer's bytes and seconds counted once per place and device."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.groups = groups_of(plan.model)
+        self.rates = _Rates(plan.machine, plan.dtype)
+        self.capacity = {use.place: use.capacity for use in plan.prediction.places}
+        self.weights = [sum(weight_bytes(plan, layer) for layer in group) for group in self.groups]
+        self.caches = [sum(cache_bytes(plan, layer) for layer in group) for group in self.groups]
+        self.brought = [max(_brought_at_once(plan, layer) for layer in group) for group in self.groups]
+        self.working = {device.id: _working(plan, device.id) for device in plan.machine.devices}
+        self.known: dict[tuple[int, str, str], float] = {}
+        number = {layer.name: at for at, group in enumerate(self.groups) for layer in group}
+        self.stations = [
+            number[layer.name]
+            for layer in plan.model.layers
+            if layer.kind is not LayerKind.TOWER and not (layer.kind is LayerKind.OTHER and layer.size == 0)
+        ]
+        self.crossings: dict[tuple[str, str], float] = {}
+
+    def total(self, chosen: Sequence[str]) -> float:
+        """Seconds of the workload with each group at this place; infinite when that does not fit."""
+        main = main_of(self.plan.machine, chosen)
+        runs = [main if place in ("cpu", "disk") else place for place in chosen]
+        used = dict.fromkeys(self.capacity, 0)
+        passing = 0
+        for at, (place, run) in enumerate(zip(chosen, runs, strict=True)):
+            used[place] += self.weights[at]
+            used[run] += self.caches[at]
+            passing = max(passing, self.brought[at] if run != place else 0)
+        used[main] += passing
+        for place in {main, *runs}:
+            used[place] += self.working[place]
+        for place, size in used.items():
+            most = self.capacity[place]
+            if most is not None and size > most:
+                return float("inf")
+        seconds = sum(self._group(at, place, run) for at, (place, run) in enumerate(zip(chosen, runs, strict=True)))
+        for before, after in pairwise(self.stations):
+            if runs[before] != runs[after]:
+                seconds += self._crossing(runs[before], runs[after])
+        return seconds
+
+    def _group(self, at: int, place: str, run: str) -> float:
+        if (at, place, run) not in self.known:
+            self.known[at, place, run] = self._whole(
+                lambda tokens, decode, length: sum(
+                    _layer(
+                        self.plan,
+                        layer,
+                        self.groups[at],
+                        {layer.name: place},
+                        {layer.name: run},
+                        self.rates,
+                        tokens,
+                        self.plan.wishes.workload.batch,
+                        decode,
+                        length,
+                    )
+                    for layer in self.groups[at]
+                )
+            )
+        return self.known[at, place, run]
+
+    def _crossing(self, before: str, after: str) -> float:
+        shape, dtype = self.plan.model.shape, self.plan.dtype
+        assert shape is not None
+        if (before, after) not in self.crossings:
+            out = 1 / self.rates.bus(before, "from") if before != "cpu" else 0.0
+            into = 1 / self.rates.bus(after, "to") if after != "cpu" else 0.0
+            hidden = shape.hidden_size * DTYPE_SIZES[dtype]
+            self.crossings[before, after] = self._whole(
+                lambda tokens, decode, length: TYPICAL_HAND_OVER + tokens * hidden * (out + into)
+            )
+        return self.crossings[before, after]
+
+    def _whole(self, seconds: Callable[[int, bool, float], float]) -> float:
+        work, context, chunk = self.plan.wishes.workload, self.plan.budget.context, self.plan.prefill_chunk
+        prompt, answer = work.prompt, work.answer
+        if prompt + answer > context:
+            prompt = max(1, context * prompt // (prompt + answer))
+            answer = max(1, context - prompt)
+        chunks = [chunk] * (prompt // chunk) + ([prompt % chunk] if prompt % chunk else [])
+        first = sum(seconds(tokens * work.batch, False, 0.0) for tokens in chunks)
+        return first + (answer - 1) * seconds(work.batch, True, min(1.0, (prompt + answer / 2) / context))
