@@ -7,6 +7,8 @@ import pytest
 from layerlight.core.device import Budget
 from layerlight.core.errors import OutOfMemory, Stopped
 from layerlight.core.messages import (
+    CalibrateRequest,
+    CalibrationProgressed,
     ChatMessage,
     DevicesSurveyed,
     Event,
@@ -16,6 +18,7 @@ from layerlight.core.messages import (
     LayerPlaced,
     LayerRan,
     LoadRequest,
+    MachineCalibrated,
     ModelInspected,
     ModelLoaded,
     PlacedLayer,
@@ -41,6 +44,8 @@ MEMORY = (PlaceMemory("cpu", None, 2**40, 12, peak=13, anonymous=1),)
 
 REQUESTS: tuple[Request, ...] = (
     SurveyRequest(),
+    CalibrateRequest(),
+    CalibrateRequest("/models", 2.5),
     StopRequest(),
     QuitRequest(),
     LoadRequest("/模型 é 📦", PLAN.placements, "bfloat16", 128, quantization="nf4"),
@@ -50,6 +55,8 @@ REQUESTS: tuple[Request, ...] = (
 )
 EVENTS: tuple[Event, ...] = (
     DevicesSurveyed(machine()),
+    CalibrationProgressed("Memory of cuda:0", 1.5, 15.0),
+    MachineCalibrated(machine(), 14.5, (("cpu", 0.1),)),
     ModelInspected(dense()),
     Planned(PLAN),
     LayerPlaced(PlacedLayer("model.layers.0", "cpu", "cpu", 3, "bfloat16", mapped=True)),

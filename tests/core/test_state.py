@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 from layerlight.core.device import Budget
 from layerlight.core.errors import LoadFailed, Stopped
 from layerlight.core.messages import (
+    CalibrationProgressed,
     DevicesSurveyed,
     EngineStarted,
     EngineStopped,
@@ -19,6 +21,7 @@ from layerlight.core.messages import (
     LayerRan,
     LoadProgressed,
     LoadStarted,
+    MachineCalibrated,
     ModelInspected,
     ModelLoaded,
     ModelUnloaded,
@@ -120,3 +123,14 @@ def test_unload_and_starter() -> None:
 
 def test_a_new_model_forgets_the_old_plan() -> None:
     assert fold(ModelInspected(dense(layers=6)), start=fold(*READY)).plan is None
+
+
+def test_a_calibration_keeps_the_model_and_gives_the_machine_its_rates() -> None:
+    before = fold(*READY)
+    during = fold(CalibrationProgressed("Memory", 1.0, 15.0), start=before)
+    assert (during.phase, during.busy, during.loaded) == (Phase.CALIBRATING, True, "/a")
+    measured = replace(machine(), bandwidths=(("cpu", 9e9),))
+    after = fold(MachineCalibrated(measured, 14.0), start=during)
+    assert (after.phase, after.calibrating, after.machine) == (Phase.READY, None, measured)
+    stopped = fold(Failed(Failure.of(Stopped()), "CalibrateRequest"), start=during)
+    assert (stopped.phase, stopped.calibrating, stopped.error) == (Phase.READY, None, None)

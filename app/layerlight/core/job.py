@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from layerlight.core.errors import Stopped
-from layerlight.core.messages import Event, LoadRequest, StarterRequest, TextRequest
+from layerlight.core.messages import CalibrateRequest, Event, LoadRequest, StarterRequest, TextRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Engine(Protocol):
     """
 
     def survey(self, job: Job) -> None: ...
+
+    def calibrate(self, request: CalibrateRequest, job: Job) -> None: ...
 
     def load(self, request: LoadRequest, job: Job) -> None: ...
 

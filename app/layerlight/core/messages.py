@@ -22,6 +22,16 @@ class SurveyRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class CalibrateRequest:
+    """Measure how fast this machine is. Answered by CalibrationProgressed …, then MachineCalibrated."""
+
+    folder: str | None = None
+    """Where layers would rest on disk: that disk is measured; None is the person's cache folder."""
+    seconds: float = 15.0
+    """No new measurement begins when it could end later than this."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoadRequest:
     """Load a model as planned. Answered by LoadStarted, LoadProgressed, LayerPlaced …, then ModelLoaded."""
 
@@ -85,7 +95,16 @@ class QuitRequest:
     """End the engine process."""
 
 
-Request = SurveyRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest | StopRequest | QuitRequest
+Request = (
+    SurveyRequest
+    | CalibrateRequest
+    | LoadRequest
+    | TextRequest
+    | UnloadRequest
+    | StarterRequest
+    | StopRequest
+    | QuitRequest
+)
 
 # -- events: past tense, measured ------------------------------------------------------------------------------------
 
@@ -111,6 +130,25 @@ class DevicesSurveyed:
 
 
 @dataclass(frozen=True, slots=True)
+class CalibrationProgressed:
+    stage: str
+    """What is measured now, in words."""
+    done: float
+    total: float
+    """Seconds gone, and seconds that it takes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCalibrated:
+    """The machine with its rates in `bandwidths`; a rate that could not be measured is absent."""
+
+    machine: Machine
+    seconds: float
+    spreads: tuple[tuple[str, float], ...] = ()
+    """(rate, how far its samples lay apart as a part of their median)."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInspected:
     model: Model
 
@@ -126,6 +164,10 @@ class ModelChecked:
     """Bytes of the KV cache at the plan's context."""
     unquantized: tuple[str, ...] = ()
     """Modules that stay as they are although quantising was asked for."""
+    kv_per_layer: tuple[int, ...] = ()
+    """By decoder layer, after a prompt as long as the context; empty where the empty model can't run."""
+    working_bytes: int | None = None
+    """The most that lives beside weights and cache in a pass without quantisation; None where it can't be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +364,8 @@ Event = (
     EngineStarted
     | EngineWarmed
     | DevicesSurveyed
+    | CalibrationProgressed
+    | MachineCalibrated
     | ModelInspected
     | ModelChecked
     | Planned

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from layerlight.core.device import Machine
 from layerlight.core.messages import (
+    CalibrationProgressed,
     DevicesSurveyed,
     EngineStarted,
     EngineStopped,
@@ -20,6 +21,7 @@ from layerlight.core.messages import (
     LayerRan,
     LoadProgressed,
     LoadStarted,
+    MachineCalibrated,
     MemoryMeasured,
     ModelChecked,
     ModelInspected,
@@ -43,6 +45,7 @@ class Phase(StrEnum):
     EMPTY = "empty"
     """No model loaded; one may be planned."""
     FETCHING = "fetching"
+    CALIBRATING = "calibrating"
     LOADING = "loading"
     READY = "ready"
     RUNNING = "running"
@@ -65,6 +68,7 @@ class State:
     """The plan that the model in memory was loaded by; a later plan may differ."""
     progress: LoadProgressed | None = None
     fetching: StarterProgressed | None = None
+    calibrating: CalibrationProgressed | None = None
     places: tuple[PlacedLayer, ...] = ()
     """Measured, in the order they arrived."""
     running: str | None = None
@@ -77,7 +81,7 @@ class State:
 
     @property
     def busy(self) -> bool:
-        return self.phase in (Phase.FETCHING, Phase.LOADING, Phase.RUNNING)
+        return self.phase in (Phase.FETCHING, Phase.CALIBRATING, Phase.LOADING, Phase.RUNNING)
 
 
 def apply(state: State, event: Event) -> State:
@@ -89,6 +93,10 @@ def apply(state: State, event: Event) -> State:
             return replace(state, engine_warm=True, versions=versions)
         case DevicesSurveyed(machine=machine):
             return replace(state, machine=machine)
+        case CalibrationProgressed():
+            return replace(state, phase=Phase.CALIBRATING, calibrating=event, error=None)
+        case MachineCalibrated(machine=machine):
+            return replace(state, phase=_rest(state), calibrating=None, machine=machine)
         case ModelInspected(model=model):
             return replace(state, model=model, plan=None, checked=None, error=None)
         case Planned(plan=plan):
@@ -141,7 +149,7 @@ def _forget(state: State) -> State:
     """Nothing is in memory: what was measured there is no longer true."""
     return replace(
         state, phase=Phase.EMPTY, loaded=None, loaded_plan=None, places=(), running=None, activity=(), progress=None,
-        counted=None,
+        counted=None, calibrating=None,
     )  # fmt: skip
 
 
@@ -163,7 +171,14 @@ def _failed(state: State, failure: Failure) -> State:
             return replace(_forget(state), error=error)
         case _:
             return replace(
-                state, phase=_rest(state), fetching=None, running=None, progress=None, counted=None, error=error
+                state,
+                phase=_rest(state),
+                fetching=None,
+                calibrating=None,
+                running=None,
+                progress=None,
+                counted=None,
+                error=error,
             )
 
 

@@ -10,6 +10,7 @@ from layerlight.core.errors import BadRequest, LayerlightError
 from layerlight.core.folders import own_folders
 from layerlight.core.job import Job
 from layerlight.core.messages import (
+    CalibrateRequest,
     DevicesSurveyed,
     Event,
     LayerPlaced,
@@ -58,6 +59,15 @@ class TorchEngine:
     def survey(self, job: Job) -> None:
         """Finds the devices; answered by DevicesSurveyed."""
         job.emit(DevicesSurveyed(survey_machine()))
+
+    def calibrate(self, request: CalibrateRequest, job: Job) -> None:
+        """Measures how fast the machine is, beside a model that may be loaded; answered by MachineCalibrated.
+
+        Raises Stopped when asked to stop: nothing of it is kept then.
+        """
+        from layerlight.engine.calibration import calibrate
+
+        job.emit(calibrate(request, job))
 
     def load(self, request: LoadRequest, job: Job) -> None:
         """Loads as planned, in place of the model that was there. What can be refused is refused before that one goes.
@@ -119,12 +129,16 @@ class TorchEngine:
             loaded.drop()
 
     def carry_out(
-        self, request: SurveyRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest, job: Job
+        self,
+        request: SurveyRequest | CalibrateRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest,
+        job: Job,
     ) -> None:
         """Whichever method answers this request."""
         match request:
             case SurveyRequest():
                 self.survey(job)
+            case CalibrateRequest():
+                self.calibrate(request, job)
             case LoadRequest():
                 self.load(request, job)
             case TextRequest():

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from layerlight.core.errors import Busy, LayerlightError, Unexpected
 from layerlight.core.job import Job
 from layerlight.core.messages import (
+    CalibrateRequest,
     EngineStarted,
     Event,
     Failed,
@@ -55,7 +56,7 @@ IDLE_MEASURING = 2.0
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG."""
 
-Work = SurveyRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest
+Work = SurveyRequest | CalibrateRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -182,7 +183,7 @@ class Host:
             case _:
                 self._take(request)
 
-    def _take(self, request: LoadRequest | TextRequest | UnloadRequest | StarterRequest) -> None:
+    def _take(self, request: CalibrateRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest) -> None:
         job = Job(self.emit)
         with self._changing:
             busy = self._job is not None
@@ -203,7 +204,9 @@ class Host:
         os._exit(code)
 
 
-_ENDS = frozenset({"ModelLoaded", "RunFinished", "ModelUnloaded", "StarterReady", "DevicesSurveyed"})
+_ENDS = frozenset(
+    {"ModelLoaded", "RunFinished", "ModelUnloaded", "StarterReady", "DevicesSurveyed", "MachineCalibrated"}
+)
 """Events that end a job: who hears one may ask for the next thing at once."""
 
 

@@ -19,13 +19,14 @@ def give_back(places: Iterable[str] = ()) -> None:
     gc.collect()
     accelerators = [torch.device(place) for place in places if place not in ("cpu", "disk")]
     for device in accelerators:
-        _synchronize(device)
+        synchronize(device)
     for kind in sorted({device.type for device in accelerators}):
         _module(kind).empty_cache()
     heap.trim()
 
 
-def _synchronize(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
+    """Waits until an accelerator has done all that it was given."""
     if device.type == "mps":
         _module("mps").synchronize()
     else:
