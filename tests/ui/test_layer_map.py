@@ -10,6 +10,7 @@ from layerlight.core.messages import LayerPlaced, LayerRan, ModelLoaded, PromptC
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.palette import theme_of
 from tests import fakes
+from tests.core.models import GIB
 from tests.ui.conftest import Bench, MakeBench
 
 
@@ -167,3 +168,19 @@ def test_a_hidden_times_update_waits_for_eyes(loaded: Bench) -> None:
         loaded.engine.tell(fakes.layers_ran(placed, 1, passes + 1))
     assert map_of(loaded).arranged is arranged
     assert isinstance(fakes.layers_ran(placed, 1), LayerRan)
+
+
+@pytest.mark.parametrize("free", [2, 6, 13])
+def test_other_programs_memory_is_repainted_alone(opened: Bench, monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """It changes all the time: only its lane's head and foot are painted, and the picture equals a full one."""
+    widget = map_of(opened)
+    opened.engine.tell(fakes.measured(opened.engine.machine, {"cpu": 9 * GIB}))
+    shown(widget)
+    whole: list[float] = []
+    draw = LayerMap._draw_still
+    monkeypatch.setattr(LayerMap, "_draw_still", lambda self, ratio: whole.append(ratio) or draw(self, ratio))
+    opened.engine.tell(fakes.measured(opened.engine.machine, {"cpu": free * GIB}))
+    repaired = shown(widget)
+    assert whole == []
+    widget._rearrange()
+    assert shown(widget) == repaired

@@ -110,7 +110,7 @@ def test_a_stream_is_joined_without_losing_a_word(qtbot: QtBot, start: Start) ->
     finished = hearer.of(RunFinished)[0]
     assert isinstance(finished, RunFinished)
     assert text == finished.result.text
-    assert hearer.deliveries - before <= took * 52 + 3
+    assert hearer.deliveries - before <= took * 32 + 3
 
 
 def test_a_killed_engine_is_said_once_and_replaced(qtbot: QtBot, start: Start) -> None:

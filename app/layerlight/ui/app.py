@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -152,6 +153,16 @@ class Opening(QObject):
         self._steps.close()
 
     def _build(self) -> Generator[None, None, None]:
+        """A collection of garbage amid all the new modules is a stall, and there is none yet: it waits, and afterwards
+        never looks at what lives as long as the program."""
+        gc.disable()
+        try:
+            yield from self._put_together()
+            gc.freeze()
+        finally:
+            gc.enable()
+
+    def _put_together(self) -> Generator[None, None, None]:
         yield
         QFontMetrics(font(14)).horizontalAdvance("Layerlight")  # finds the fonts, which takes as long as a large import
         yield

@@ -10,7 +10,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
 from layerlight.core.advice import advise
-from layerlight.core.messages import LayerRan, TextProduced
+from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.state import Phase, State
 from layerlight.ui.controls import column, row, rule
 from layerlight.ui.happenings import SettingsChanged
@@ -201,7 +201,7 @@ class Desk(QWidget):
 
     @Slot(object, object)
     def _changed(self, _state: State, event: object) -> None:
-        if not isinstance(event, LayerRan | TextProduced):
+        if not isinstance(event, LayerRan | TextProduced | MemoryMeasured | LoadProgressed | LayerPlaced):
             self._update(isinstance(event, SettingsChanged))
 
     def _update(self, settings: bool = True) -> None:

@@ -80,7 +80,7 @@ class EngineProcess:
             return
         with log:
             began = log.tell()
-            _note(log, f"engine starts: {' '.join(self._command)}")
+            _note(log, f"engine starts: {' '.join([Path(self._command[0]).name, *self._command[1:]])}")
             try:
                 process = self._spawn(log)
             except OSError as error:

@@ -12,6 +12,9 @@ from layerlight.core.plan import Placement, PlaceUse, Plan
 from layerlight.core.state import Phase, State
 from layerlight.ui.words import short_size
 
+GRAIN = 256
+"""Other programs' memory is shown in steps of this part of the whole: it never stands still, and nobody sees less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -293,7 +296,8 @@ def _other(device: Device, measured: PlaceMemory | None) -> int:
     if measured is not None:
         held = measured.anonymous if device.id == CPU else measured.process
         ours = held if held is not None else measured.model
-    return max(0, total - free - ours)
+    step = total // GRAIN or 1
+    return max(0, total - free - ours) // step * step
 
 
 def _note(use: PlaceUse, measured: PlaceMemory, units: tuple[Unit, ...], ran: bool) -> str:

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from layerlight.core.messages import LayerRan
 from layerlight.core.state import Phase, State
 from layerlight.ui import arrangement
-from layerlight.ui.arrangement import RULER, Arrangement, arrange
+from layerlight.ui.arrangement import HEADER, RULER, Arrangement, arrange
 from layerlight.ui.lanes import Lane, shown_plan
 from layerlight.ui.layer_card import LayerCard, facts_of
 from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, draw_source, light_area, ribbon
@@ -122,24 +122,40 @@ class LayerMap(QWidget):
         now = self._plan
         if len(before.slots) != len(now.slots) or before.scale != now.scale or before.torn != now.torn:
             return False
-        if any(_frame_of(a) != _frame_of(b) for a, b in zip(before.lanes, now.lanes, strict=True)):
-            return False
-        dirty: list[int] = []
-        for i, (old, new) in enumerate(zip(before.slots, now.slots, strict=True)):
+        region = QRegion()
+        changed: set[int] = set()
+        for i, (old_lane, new_lane) in enumerate(zip(before.lanes, now.lanes, strict=True)):
+            if _frame_of(old_lane) != _frame_of(new_lane) or before.columns[i] != now.columns[i]:
+                return False
+            if _memory_of(old_lane) != _memory_of(new_lane):
+                changed.add(i)
+                region += self._memory_area(i)
+        blocks = 0
+        for old, new in zip(before.slots, now.slots, strict=True):
+            if new.unit is None and new.lane in changed and new.kind == old.kind and new.kind != "limit":
+                continue
             if old.rect != new.rect or old.kind != new.kind or (old.unit is None and old.size != new.size):
                 return False
             if old.unit != new.unit:
-                dirty.append(i)
-        if len(dirty) > 64:
+                blocks += 1
+                region += new.rect.toAlignedRect().adjusted(-1, -1, 1, 1)
+        if blocks > 64:
             return False
-        region = QRegion()
-        for i in dirty:
-            region += now.slots[i].rect.toAlignedRect().adjusted(-1, -1, 1, 1)
         p = QPainter(self._still)
         MapPainter(now, theme_of(self), self._area(), region).paint(p)
         p.end()
         self.update(region)
         return True
+
+    def _memory_area(self, lane: int) -> QRegion:
+        """A lane's head, and all of it below its blocks: what other programs' memory changes."""
+        boxes = self._plan.columns[lane]
+        floor = max((s.rect.bottom() for s in self._plan.slots if s.lane == lane and s.unit), default=boxes[0].top())
+        head = QRectF(
+            boxes[0].left() - 2, boxes[0].top() - HEADER, boxes[-1].right() - boxes[0].left() + 24, HEADER - 2
+        )
+        below = QRectF(boxes[-1].left() - 10, floor - 8, boxes[-1].width() + 20, boxes[-1].bottom() + 6 - floor + 8)
+        return QRegion(head.toAlignedRect()) + QRegion(below.toAlignedRect())
 
     def _rearrange(self) -> None:
         self._lanes = self._session.lanes(self._prefer_next)
@@ -335,5 +351,9 @@ class LayerMap(QWidget):
 
 
 def _frame_of(lane: Lane) -> tuple[object, ...]:
-    """What a lane's frame and words are drawn from, its blocks left out."""
-    return lane.title, lane.total, lane.margin, lane.other, lane.limit, lane.over, lane.note, lane.taken
+    """What a lane's frame and words are drawn from, without blocks and without memory that comes and goes."""
+    return lane.title, lane.total, lane.limit, lane.over, lane.note, lane.taken
+
+
+def _memory_of(lane: Lane) -> tuple[object, ...]:
+    return lane.margin, lane.other, lane.spare

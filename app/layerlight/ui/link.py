@@ -14,7 +14,7 @@ from layerlight.core.messages import EngineStopped, EngineWarmed, Event, Request
 from layerlight.ui.batching import joined
 from layerlight.ui.engine_process import EngineProcess
 
-FRAME = 0.020
+FRAME = 0.033
 """Seconds between two deliveries to the window at the least."""
 QUICK = 10.0
 """Seconds: an engine that dies sooner than this without having warmed up did not start."""
@@ -37,7 +37,7 @@ class Link(QObject):
     """
 
     arrived = Signal(object)
-    """list[Event], in order, joined to at most 50 deliveries a second."""
+    """list[Event], in order, joined to at most 30 deliveries a second."""
     _woken = Signal()
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFrame
 
-from layerlight.core.messages import LayerRan, TextProduced
+from layerlight.core.messages import LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.state import State
 from layerlight.ui.controls import button, column, label, row, rule
 from layerlight.ui.session import Session
@@ -34,7 +34,7 @@ class NoticeBar(QFrame):
 
     @Slot(object, object)
     def _changed(self, _state: State, event: object) -> None:
-        if isinstance(event, LayerRan | TextProduced):
+        if isinstance(event, LayerRan | TextProduced | MemoryMeasured | LoadProgressed):
             return
         if self._words.text() != self._session.notice:
             self._words.setText(self._session.notice)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSlider, QVBoxLayout, QWidget
 
 from layerlight.core import memory
 from layerlight.core.device import DISK, Device
-from layerlight.core.messages import LayerRan, MemoryMeasured, TextProduced
+from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.model import LayerKind
 from layerlight.core.plan import Plan
 from layerlight.core.state import State
@@ -115,7 +115,7 @@ class PlanPanel(QFrame):
 
     @Slot(object, object)
     def _changed(self, _state: State, event: object) -> None:
-        if not isinstance(event, LayerRan | TextProduced | MemoryMeasured):
+        if not isinstance(event, LayerRan | TextProduced | MemoryMeasured | LoadProgressed | LayerPlaced):
             self._update()
 
     def _update(self) -> None:

@@ -162,7 +162,9 @@ class Session(QObject):
     def plan_is_loaded(self) -> bool:
         """Whether what is in memory was loaded by the plan that is shown for the next load."""
         loaded, plan = self.state.loaded_plan, self.state.plan
-        return loaded is not None and plan is not None and load_request(loaded) == load_request(plan)
+        if loaded is None or plan is None:
+            return False
+        return loaded is plan or load_request(loaded) == load_request(plan)
 
     # -- start and end -------------------------------------------------------------------------------------------
 

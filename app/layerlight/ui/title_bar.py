@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, Qt, Slot
 from PySide6.QtGui import QColor, QPainter, QPen
 from PySide6.QtWidgets import QFrame, QMenuBar
 
-from layerlight.core.messages import LayerRan, TextProduced
+from layerlight.core.messages import LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.state import Phase, State
 from layerlight.ui.controls import Painted, label, row
 from layerlight.ui.icons import draw_mark
@@ -39,7 +39,7 @@ class TitleBar(QFrame):
 
     @Slot(object, object)
     def _changed(self, _state: State, event: object) -> None:
-        if not isinstance(event, LayerRan | TextProduced):
+        if not isinstance(event, LayerRan | TextProduced | MemoryMeasured | LoadProgressed):
             self._update()
 
     def _update(self) -> None:

@@ -9,7 +9,16 @@ from typing import TypeVar
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFrame, QStackedWidget, QWidget
 
-from layerlight.core.messages import EngineStopped, LayerRan, ModelInspected, ModelLoaded, TextProduced
+from layerlight.core.messages import (
+    EngineStopped,
+    LayerPlaced,
+    LayerRan,
+    LoadProgressed,
+    MemoryMeasured,
+    ModelInspected,
+    ModelLoaded,
+    TextProduced,
+)
 from layerlight.core.state import State
 from layerlight.ui.chat_panel import ChatPanel
 from layerlight.ui.controls import Segments, column, label, row, rule
@@ -105,7 +114,7 @@ class WorkPanel(QWidget):
     @Slot(object, object)
     def _changed(self, _state: State, event: object) -> None:
         match event:
-            case LayerRan() | TextProduced():
+            case LayerRan() | TextProduced() | MemoryMeasured() | LoadProgressed() | LayerPlaced():
                 return
             case ModelLoaded():
                 self.show_side("chat")
