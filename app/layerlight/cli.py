@@ -259,9 +259,13 @@ def _bench(name: str | None, rest: list[str], console: Console) -> int:
 # -- the edge ----------------------------------------------------------------------------------------------------------
 
 
+_ENDS = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Ctrl-C, a polite kill and a terminal that was closed. One that was ignored before, as nohup has it, stays so."""
+
+
 @contextmanager
 def _interruptible(terminal: Terminal) -> Iterator[None]:
-    """Ctrl-C asks a job to stop at its next boundary; a second one, or one outside a job, ends at once."""
+    """Ctrl-C and its kin ask a job to stop at its next boundary; a second one, or one outside a job, ends at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -272,11 +276,15 @@ def _interruptible(terminal: Terminal) -> Iterator[None]:
         if at_once:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    heard = [each for name in _ENDS if (each := getattr(signal, name, None)) is not None]
+    before = {each: signal.getsignal(each) for each in heard if signal.getsignal(each) is not signal.SIG_IGN}
     try:
+        for each in before:
+            signal.signal(each, interrupt)
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _nowhere() -> TextIO:

@@ -497,6 +497,33 @@ def test_a_second_ctrl_c_ends_at_once(layerlight: Command, tiny_folder: Path, en
     assert "Traceback" not in said.err
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without asking it")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_b05_a_polite_kill_leaves_no_file_behind(
+    layerlight: Command, tiny_folder: Path, engine: FakeEngine, name: str
+) -> None:
+    number = getattr(signal, name)
+    engine.loading = lambda: os.kill(os.getpid(), number)
+    said = layerlight("run", tiny_folder, "--prompt", "x")
+    assert (said.code, engine.closed) == (130, 1)
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without asking it")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_that_was_ignored_before_stays_so(
+    layerlight: Command, tiny_folder: Path, engine: FakeEngine, name: str
+) -> None:
+    """As with nohup, and with Ctrl-C for what a shell runs in the background."""
+    number = getattr(signal, name)
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        engine.loading = lambda: os.kill(os.getpid(), number)
+        assert layerlight("run", tiny_folder, "--prompt", "x").code == 0
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("where", ["look", "begin"])
 def test_ctrl_c_before_a_job_has_begun_ends_at_once(
     layerlight: Command, tiny_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, where: str
