@@ -33,7 +33,7 @@ from layerlight.ui.palette import theme_of
 from layerlight.ui.session import Session
 
 LEGEND_HEIGHT = 32
-TIMES_EVERY = 0.5
+TIMES_EVERY = 1.0
 """Seconds between two updates of the times written in the blocks: faster than this nobody reads."""
 
 

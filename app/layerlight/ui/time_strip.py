@@ -20,11 +20,11 @@ from layerlight.ui.words import duration
 
 RIGHT, CENTRE = Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter
 LEFT, EDGE, TOP, FLOOR, LINE_AT = 56.0, 16.0, 44.0, 100.0, 122.0
-EVERY = 0.25
+EVERY = 0.6
 
 
 class TimeStrip(QWidget):
-    """Bars are redrawn a few times a second; only the lit one moves with every event."""
+    """Bars are redrawn now and then; only the lit one moves with every event."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
