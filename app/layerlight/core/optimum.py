@@ -131,6 +131,7 @@ class _Descent:
             return
         if self._keeps_all_needed():
             counts = tuple(tuple(each) for each in self.chosen)
+            self.search.nodes -= 1 + sum(kind.count for kind in self.puzzle.kinds) // 8  # as long as so many steps
             self.search.lower(self.judge(counts, self._cost()))
 
     def _cost(self) -> float:

@@ -220,7 +220,7 @@ class _Task:
             tuple(bundle_of[unit] for unit in self.steps),
             self.working,
             Ways(self.prices, self._cost),
-            lambda source, target: self.prices.of(self.prices.hand_over(source, target)),
+            lambda source, target: self._wanted(0, self.prices.of(self.prices.hand_over(source, target))),
         )
         found = choosing.best(sets)
         return found or min(
@@ -234,9 +234,11 @@ class _Task:
         return Choice(places, self._devices_of(places))
 
     def _cost(self, unit: Unit, place: str, seconds: float) -> float:
-        if self.wishes.strategy == "most-on-gpu":
-            return (unit.size if place in (CPU, DISK) else 0) + 1e-6 * seconds
-        return seconds
+        return self._wanted(unit.size if place in (CPU, DISK) else 0, seconds)
+
+    def _wanted(self, away: int, seconds: float) -> float:
+        """What the strategy wants little of: seconds, or bytes away from accelerators and then seconds."""
+        return away + 1e-6 * seconds if self.wishes.strategy == "most-on-gpu" else seconds
 
     def _worth(self, room: Room, pinned: frozenset[str]) -> Hashable:
         place = room.device.id
@@ -287,7 +289,7 @@ class _Task:
             bool(self.machine.bandwidths),
             total.prefill(runtime),
             self.prices.of(total),
-            choice.gap,
+            choice.gap if self.wishes.strategy == "fastest" else 0.0,
             hand_overs,
         )
 

@@ -73,6 +73,22 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """What earlier runs made of a prediction: factors that are in its seconds already."""
+
+    per_token: float = 1.0
+    prefill: float = 1.0
+    load: float = 1.0
+    last_time: float | None = None
+    """Seconds a token that the same model in the same placement took last time."""
+    runs: int = 0
+    """Runs that it stands on."""
+
+
+UNCORRECTED = Correction()
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """What the plan will cost: bytes per place at the peak, seconds a token in decode, seconds to load."""
 
@@ -89,6 +105,7 @@ class Prediction:
     gap: float = 0.0
     """How much faster, as a part of `workload_seconds`, a better placement could at most be; 0 when there is none."""
     hand_overs: tuple[HandOver, ...] = ()
+    correction: Correction = UNCORRECTED
 
     def use(self, place: str) -> PlaceUse:
         return next(use for use in self.places if use.place == place)

@@ -35,6 +35,11 @@ class Row:
         self.puzzle, self.kind_of, self.line, self.hand_over = puzzle, kind_of, line, hand_over
         self.chosen = self._in_order(counts)
         self._ways = [puzzle.kinds[kind].ways[index] for kind, index in zip(kind_of, self.chosen, strict=True)]
+        self._room, self._keeps = list(puzzle.rooms), dict.fromkeys(puzzle.needed, 0)
+        self._cost = 0.0
+        for kind, many in zip(puzzle.kinds, counts, strict=True):
+            for way, count in zip(kind.ways, many, strict=True):
+                self._take(way, count)
 
     def _in_order(self, counts: Counts) -> list[int]:
         """Alike items in blocks: first what runs on the main place, then on the next, so that each is visited once."""
@@ -48,35 +53,31 @@ class Row:
         """What the answer really costs, hand-overs included."""
         runs = [self._ways[item].runs for item in self.line.steps]
         crossing = sum(self.hand_over(before, after) for before, after in pairwise(runs) if before != after)
-        return sum(way.cost for way in self._ways) + crossing
+        return self._cost + crossing
 
     def settle(self) -> None:
         """Moves single items to where their neighbours run, while there is room and that is cheaper."""
-        room = list(self.puzzle.rooms)
-        keeps = dict.fromkeys(self.puzzle.needed, 0)
-        for way in self._ways:
-            _take(room, keeps, way, 1)
         moved = self._at_borders()
         while moved:
-            moved = [item for item in self._at_borders() if self._settle_item(item, room, keeps)]
+            moved = [item for item in self._at_borders() if self._settle_item(item)]
 
     def _at_borders(self) -> list[int]:
         ways = self._ways
         borders = (pair for pair in pairwise(self.line.steps) if ways[pair[0]].runs != ways[pair[1]].runs)
         return list(dict.fromkeys(item for pair in borders for item in pair))
 
-    def _settle_item(self, item: int, room: list[int], keeps: dict[int, int]) -> bool:
+    def _settle_item(self, item: int) -> bool:
         own = self._ways[item]
-        _take(room, keeps, own, -1)
+        self._take(own, -1)
         before = own.cost + self._around(item, own.runs)
         best, least = self.chosen[item], before - 1e-9 * abs(before)
         nearby = {self._ways[other].runs for other, _ in self.line.neighbours[item]}
         for index, way in enumerate(self.puzzle.kinds[self.kind_of[item]].ways):
             if way.runs == own.runs or way.runs not in nearby:
                 continue
-            if any(used > left for used, left in zip(way.uses, room, strict=True)):
+            if any(used > left for used, left in zip(way.uses, self._room, strict=True)):
                 continue
-            if any(not kept and place not in way.rests for place, kept in keeps.items()):
+            if any(not kept and place not in way.rests for place, kept in self._keeps.items()):
                 continue
             cost = way.cost + self._around(item, way.runs)
             if cost < least:
@@ -84,7 +85,7 @@ class Row:
         moved = best != self.chosen[item]
         self.chosen[item] = best
         self._ways[item] = self.puzzle.kinds[self.kind_of[item]].ways[best]
-        _take(room, keeps, self._ways[item], 1)
+        self._take(self._ways[item], 1)
         return moved
 
     def _around(self, item: int, runs: int) -> float:
@@ -96,10 +97,12 @@ class Row:
                 total += self.hand_over(neighbour, runs) if before else self.hand_over(runs, neighbour)
         return total
 
-
-def _take(room: list[int], keeps: dict[int, int], way: Way, times: int) -> None:
-    for place, used in enumerate(way.uses):
-        room[place] -= times * used
-    for place in way.rests:
-        if place in keeps:
-            keeps[place] += times
+    def _take(self, way: Way, times: int) -> None:
+        if not times:
+            return
+        self._cost += times * way.cost
+        for place, used in enumerate(way.uses):
+            self._room[place] -= times * used
+        for place in way.rests:
+            if place in self._keeps:
+                self._keeps[place] += times
