@@ -33,6 +33,10 @@ class Folders:
         return self.data / "chats.sqlite3"
 
     @property
+    def measurements(self) -> Path:
+        return self.data / "measurements.sqlite3"
+
+    @property
     def models(self) -> Path:
         """Starter models, each a normal model folder."""
         return self.data / "models"

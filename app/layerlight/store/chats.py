@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -16,7 +16,7 @@ import msgspec
 from layerlight.core.characters import mended
 from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import RunResult, TextRequest
-from layerlight.core.settings import keep_aside
+from layerlight.store.database import Kept, open_database, saying, writing
 
 Kind = TypeVar("Kind")
 SCHEMA_VERSION = 1
@@ -36,6 +36,12 @@ CREATE TABLE turns (
 );
 CREATE INDEX turns_by_conversation ON turns (conversation, id);
 """
+_KEPT = Kept(
+    "chats",
+    _SCHEMA,
+    SCHEMA_VERSION,
+    gone=("That conversation is gone.", "Another window may have deleted it: begin a new chat."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +94,8 @@ class ChatStore:
         A file that is no whole database is kept aside and `notice` says so. Raises StoreFailed when there can be no
         file at this path, or when a newer version wrote it.
         """
-        self.notice = ""
         self._clock = clock
-        if path is not None:
-            _make_parent(path)
-        try:
-            self._database = _open(path)
-        except sqlite3.DatabaseError as error:
-            if path is None or isinstance(error, sqlite3.OperationalError):
-                raise _failed(error) from error
-            self.notice = _set_aside(path, error)
-            self._database = _reopen(path)
+        self._database, self.notice = open_database(path, _KEPT)
 
     def close(self) -> None:
         self._database.close()
@@ -198,21 +195,11 @@ class ChatStore:
     # -- the file ------------------------------------------------------------------------------------------------
 
     def _read(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with _saying():
+        with saying(_KEPT):
             return self._database.execute(query, values).fetchall()
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction. IMMEDIATE takes the write lock at once: two programs wait for each other, never fail."""
-        with _saying():
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._database
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
+    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
+        return writing(self._database, _KEPT)
 
 
 def open_chats(path: Path) -> ChatStore:
@@ -223,84 +210,6 @@ def open_chats(path: Path) -> ChatStore:
         store = ChatStore(None)
         store.notice = f"Chats of this session are not saved. {failure.message} {failure.hint}".strip()
         return store
-
-
-def _make_parent(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreFailed(f"The folder {path.parent} can't be made: {error.strerror or error}.") from error
-
-
-def _open(path: Path | None) -> sqlite3.Connection:
-    """A checked connection. Raises sqlite3.DatabaseError for a broken file, StoreFailed for a newer one."""
-    database = sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute("PRAGMA foreign_keys = ON")
-        found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
-        _make_schema(database)
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _make_schema(database: sqlite3.Connection) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version > SCHEMA_VERSION:
-        raise StoreFailed(
-            "The chats were written by a newer version of Layerlight.", hint="They are left as they are: update it."
-        )
-    if version == 0:
-        for statement in _SCHEMA.split(";"):
-            database.execute(statement)
-        database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    database.execute("COMMIT")
-
-
-def _reopen(path: Path) -> sqlite3.Connection:
-    with _saying():
-        return _open(path)
-
-
-def _set_aside(path: Path, error: sqlite3.Error) -> str:
-    try:
-        aside = keep_aside(path)
-        for ending in ("-wal", "-shm"):
-            beside = path.with_name(path.name + ending)
-            if beside.exists():
-                beside.rename(aside.with_name(aside.name + ending))
-    except OSError as trouble:
-        raise StoreFailed(
-            f"The chats in {path} can't be read ({error}), nor can the file be moved ({trouble.strerror or trouble}).",
-            hint="Move it away by hand.",
-        ) from trouble
-    return f"The chats could not be read ({error}). A new file was begun; the old one is kept as {aside.name}."
-
-
-@contextmanager
-def _saying() -> Iterator[None]:
-    """SQLite's errors as a StoreFailed. ProgrammingError stays: a wrong thread or a closed store is our fault."""
-    try:
-        yield
-    except sqlite3.ProgrammingError:
-        raise
-    except sqlite3.Error as error:
-        raise _failed(error) from error
-
-
-def _failed(error: sqlite3.Error) -> StoreFailed:
-    if isinstance(error, sqlite3.IntegrityError):
-        return StoreFailed("That conversation is gone.", hint="Another window may have deleted it: begin a new chat.")
-    return StoreFailed(
-        f"The chats can't be read or written: {error}.",
-        hint="Check that the disk has room and that the file may be written to.",
-    )
 
 
 def _title(words: str) -> str:
