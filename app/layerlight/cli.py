@@ -1,4 +1,4 @@
-"""The terminal's commands: devices · inspect · plan · run · starter · demo · bench."""
+"""The terminal's commands: devices · calibrate · inspect · plan · run · starter · demo · bench."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from layerlight.core.environment import engine_environment
 from layerlight.core.errors import BadRequest, LayerlightError, Stopped, Unexpected
 from layerlight.core.folders import own_folders
 from layerlight.core.memory import QUANTIZATIONS
-from layerlight.core.messages import ChatMessage, StarterRequest, TextRequest
+from layerlight.core.messages import CalibrateRequest, ChatMessage, StarterRequest, TextRequest
 from layerlight.core.settings import read_settings
 from layerlight.terminal import commands
+from layerlight.terminal.calibrating import calibrate
 from layerlight.terminal.commands import OwnEngine, PlanWishes, Terminal
 from layerlight.terminal.console import Console
 
@@ -88,6 +89,8 @@ def _carry_out(argv: list[str], terminal: Terminal) -> int:
         case "run":
             request = _text_request(options)
             return commands.run(terminal, _plan_wishes(options, terminal.console), request)
+        case "calibrate":
+            return calibrate(terminal, CalibrateRequest(_offload_folder(options), options.seconds))
         case "starter":
             return commands.starter(terminal, options.kind)
         case "bench":
@@ -157,6 +160,9 @@ def _parser() -> argparse.ArgumentParser:
     running = _add(commands, "run", "load a model and ask it something")
     _add_plan_options(running)
     _add_run_options(running)
+    calibrating = _add(commands, "calibrate", "measure how fast this machine is, so that plans can tell seconds")
+    calibrating.add_argument("--seconds", type=_seconds, default=15.0, metavar="N", help="at most so long; 15")
+    calibrating.add_argument("--offload-folder", metavar="FOLDER", help="the disk that layers would rest on")
     fetching = _add(commands, "starter", "fetch a small model to begin with")
     fetching.add_argument("kind", metavar="KIND", choices=("text",), help="text")
     _add(commands, "demo", "fetch the starter model, load it and ask it one question")
@@ -210,6 +216,18 @@ def _plan_wishes(options: argparse.Namespace, console: Console) -> PlanWishes:
         map_file=options.map,
         offload_folder=options.offload_folder or settings.offload_folder,
     )
+
+
+def _offload_folder(options: argparse.Namespace) -> str | None:
+    settings, _ = read_settings(own_folders().settings)
+    return options.offload_folder or settings.offload_folder
+
+
+def _seconds(words: str) -> float:
+    seconds = float(words)
+    if not 1 <= seconds <= 600:
+        raise argparse.ArgumentTypeError("give a number from 1 to 600")
+    return seconds
 
 
 def _text_request(options: argparse.Namespace) -> TextRequest:

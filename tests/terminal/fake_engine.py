@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from layerlight.core.device import Machine
 from layerlight.core.job import Job
 from layerlight.core.messages import (
+    CalibrateRequest,
+    CalibrationProgressed,
     DevicesSurveyed,
     LayerActivity,
     LayerPlaced,
@@ -15,6 +17,7 @@ from layerlight.core.messages import (
     LoadProgressed,
     LoadRequest,
     LoadStarted,
+    MachineCalibrated,
     ModelChecked,
     ModelLoaded,
     ModelUnloaded,
@@ -43,6 +46,9 @@ class FakeEngine:
     pieces: Sequence[str] = ("Paris", " is", " the capital.")
     loading: Callable[[], None] = nothing
     answering: Callable[[], None] = nothing
+    calibrating: Callable[[], None] = nothing
+    rates: tuple[tuple[str, float], ...] = (("cpu", 9e9), ("matrix:cpu:bfloat16", 2e11), ("overhead:cpu", 2e-3))
+    calibrations: list[CalibrateRequest] = field(default_factory=list)
     loads: list[LoadRequest] = field(default_factory=list)
     requests: list[TextRequest] = field(default_factory=list)
     looks: list[str | None] = field(default_factory=list)
@@ -60,6 +66,14 @@ class FakeEngine:
 
     def survey(self, job: Job) -> None:
         job.emit(DevicesSurveyed(self.machine))
+
+    def calibrate(self, request: CalibrateRequest, job: Job) -> None:
+        self.calibrations.append(request)
+        job.emit(CalibrationProgressed("Memory of everything", 1.0, request.seconds))
+        self.calibrating()
+        job.check()
+        measured = replace(self.machine, bandwidths=self.rates)
+        job.emit(MachineCalibrated(measured, 14.0, (("cpu", 0.5),)))
 
     def load(self, request: LoadRequest, job: Job) -> None:
         self.loads.append(request)

@@ -31,7 +31,7 @@ from layerlight.core.placement_map import read_map
 from layerlight.core.placing import default_context, make_plan, require_fit
 from layerlight.core.plan import Plan, Wishes
 from layerlight.core.state import State, apply
-from layerlight.terminal import report, tables
+from layerlight.terminal import measured, report, tables
 from layerlight.terminal.console import Console
 from layerlight.terminal.screens import Screen, screen_for
 
@@ -204,7 +204,7 @@ def _survey(terminal: Terminal, offload_folder: str | None = None) -> Machine:
     terminal.console.say("Looking for devices …")
     machine = terminal.survey(offload_folder)
     terminal.check()
-    return machine
+    return measured.rated(machine)
 
 
 def _plan(wishes: PlanWishes, machine: Machine) -> Plan:
@@ -212,7 +212,7 @@ def _plan(wishes: PlanWishes, machine: Machine) -> Plan:
     context = default_context(model) if wishes.context is None else wishes.context
     by_hand = _read_map_file(wishes)
     asked = Wishes(wishes.dtype, wishes.quantization, wishes.attention, by_hand)
-    return make_plan(model, machine, Budget.of(wishes.limits, context), asked)
+    return measured.corrected(make_plan(model, machine, Budget.of(wishes.limits, context), asked))
 
 
 def _read_map_file(wishes: PlanWishes) -> tuple[tuple[str, str], ...]:
@@ -274,4 +274,8 @@ def _finish(terminal: Terminal, plan: Plan, request: TextRequest, following: _Fo
     else:
         console.answer(result.text[len(following.printed) :])
     console.say(tables.of_result(result))
+    console.say(tables.of_pace(plan, result))
+    notice = measured.remember(plan, following.loaded, result)
+    if notice:
+        console.say(notice)
     return Stopped.exit_code if result.ended == "stopped" else 0

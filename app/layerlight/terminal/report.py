@@ -104,7 +104,7 @@ def of_plan(plan: Plan) -> dict[str, Any]:
 
 
 def _predicted(plan: Plan) -> dict[str, Any]:
-    uses = plan.prediction.places
+    uses, correction = plan.prediction.places, plan.prediction.correction
     return {
         "bytes": {use.place: use.weights for use in uses},
         "kv": {use.place: use.kv for use in uses},
@@ -112,7 +112,14 @@ def _predicted(plan: Plan) -> dict[str, Any]:
         "margin": {use.place: use.margin for use in uses},
         "capacity": {use.place: use.capacity for use in uses},
         "peak": {use.place: use.used for use in uses},
-        "seconds": {"load": plan.prediction.load_seconds, "per_token": plan.prediction.seconds_per_token},
+        "seconds": {
+            "load": plan.prediction.load_seconds,
+            "per_token": plan.prediction.seconds_per_token,
+            "prefill": plan.prediction.prefill_seconds,
+            "uncorrected_per_token": plan.prediction.seconds_per_token / correction.per_token,
+        },
+        "last_time": correction.last_time,
+        "runs": correction.runs,
         "seconds_per_layer": dict(plan.prediction.seconds_per_layer),
         "calibrated": plan.prediction.calibrated,
     }

@@ -7,6 +7,7 @@ from typing import Protocol, TextIO
 from layerlight.core.characters import printable
 from layerlight.core.device import format_size
 from layerlight.core.messages import (
+    CalibrationProgressed,
     Event,
     LoadProgressed,
     ModelLoaded,
@@ -61,6 +62,8 @@ class PlainScreen:
             case LoadProgressed() as progress:
                 words = f"{progress.stage}: {progress.layers_done} of {progress.layers_total} layers"
                 self._step(progress.stage, progress.bytes_done, progress.bytes_total, words)
+            case CalibrationProgressed(stage=stage, done=done, total=total):
+                self._step("Measuring", round(done), round(total), stage)
             case ModelLoaded() as loaded:
                 self._line(loaded_words(loaded))
             case _:

@@ -10,7 +10,7 @@ from layerlight.core.characters import printable
 from layerlight.core.device import Machine, format_size
 from layerlight.core.messages import RunResult
 from layerlight.core.model import Layer, LayerKind, Model
-from layerlight.core.plan import Plan
+from layerlight.core.plan import Plan, Prediction
 
 
 def of_machine(machine: Machine) -> str:
@@ -79,8 +79,14 @@ def title(plan: Plan) -> str:
 
 def verdict(plan: Plan) -> list[str]:
     advice = advise(plan)
-    seconds = "" if plan.prediction.calibrated else " (an estimate from typical figures, not measured here)"
-    return [advice.words.rstrip(".") + f"{seconds if plan.fits else ''}.", *_told(advice.hint), *plan.machine.warnings]
+    known = plan.prediction.calibrated or plan.prediction.correction.runs
+    seconds = "" if known else " (an estimate from typical figures, not measured here)"
+    last = plan.prediction.correction.last_time is not None
+    return [
+        advice.words.rstrip(".") + f"{seconds if plan.fits else ''}.",
+        *_told(advice.hint, f"Seconds a token: {_predicted(plan.prediction)}." if last else ""),
+        *plan.machine.warnings,
+    ]
 
 
 def of_result(result: RunResult) -> str:
@@ -89,6 +95,21 @@ def of_result(result: RunResult) -> str:
     first = f"first after {result.time_to_first_token:.2f} s" if result.time_to_first_token is not None else ""
     told = _told(f"{len(result.tokens)} tokens", pace, first, f"seed {result.seed}", f"ended by {result.ended}")
     return " · ".join(told)
+
+
+def of_pace(plan: Plan, result: RunResult) -> str:
+    """What was predicted and what it took, in seconds a token."""
+    took = f"took {1 / result.tokens_per_second:.3g}" if result.tokens_per_second else ""
+    return "Seconds a token: " + ", ".join(_told(_predicted(plan.prediction), took)) + "."
+
+
+def _predicted(prediction: Prediction) -> str:
+    """`predicted 7.9, last time 8.1`."""
+    correction = prediction.correction
+    before = prediction.seconds_per_token / correction.per_token
+    if correction.last_time is not None:
+        return f"predicted {before:.3g}, last time {correction.last_time:.3g}"
+    return f"predicted {prediction.seconds_per_token:.3g}"
 
 
 def columns(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> str:
