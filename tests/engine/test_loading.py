@@ -83,8 +83,7 @@ def test_fused_experts_on_disk_use_the_offload_folder_and_leave_nothing(
 
 
 @pytest.mark.simulated
-@pytest.mark.parametrize("main", ["sim:0", "sim:1"])
-@pytest.mark.parametrize("order", ["devices first", "devices last"])
+@pytest.mark.parametrize(("main", "order"), [("sim:0", "devices first"), ("sim:1", "devices last")])
 @pytest.mark.parametrize("kind", ["llama", "tied", "gpt2", "sliding"])
 def test_two_devices_ram_and_disk_run_where_the_plan_says(
     kind: str, order: str, main: str, engine: TorchEngine, model_folder: Folder, simulated: Callable[..., object]
