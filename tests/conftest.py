@@ -60,3 +60,12 @@ def starter_folder() -> Path:
         if os.environ.get("CI", "").lower() in ("true", "1"):
             pytest.fail(f"CI must run every test, but {failure}")
         pytest.skip(f"Skipped: {failure}")
+
+
+@pytest.fixture(scope="session")
+def gigabyte_folder() -> Path:
+    """A random model with 1 GB of bf16 weights, made once and kept between runs as the starter model is."""
+    from layerlight.bench.random_model import random_llama
+
+    kept = Path(os.environ.get("LAYERLIGHT_TEST_CACHE") or platformdirs.user_cache_path("layerlight-tests"))
+    return random_llama(kept / "models" / "llama-1gb")
