@@ -118,6 +118,8 @@ class _Rates:
         self.machine, self.dtype = machine, dtype
 
     def memory(self, place: str, quantization: str | None) -> float:
+        if f"weights:{place}:{self.dtype}" in self.known and not quantization:
+            return self.known[f"weights:{place}:{self.dtype}"]
         if quantization:
             slow = self.known.get(f"weights:{place}:{quantization}")
             if slow is None and place == "cpu":

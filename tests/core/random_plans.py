@@ -109,7 +109,7 @@ def _machines(draw: st.DrawFn, rooms: st.SearchStrategy[int], most_accelerators:
     if devices and draw(_seldom):
         devices = [accelerator("mps", draw(rooms), kind="mps", shares_memory_with="cpu")]
     known: dict[str, float] = {}
-    for name in ("cpu", "disk", "matrix:cpu:bfloat16", "bus", "overhead:cpu"):
+    for name in ("cpu", "disk", "matrix:cpu:bfloat16", "bus", "overhead:cpu", "weights:cpu:bfloat16"):
         if draw(st.booleans()):
             known[name] = draw(rates) if not name.startswith("overhead") else draw(st.sampled_from([1e-5, 1e-3]))
     for device in devices:

@@ -7,12 +7,10 @@ from enum import StrEnum
 
 from layerlight.core.device import CPU, DISK, format_size
 from layerlight.core.errors import BadRequest
+from layerlight.core.fixes import WORTH_SAYING, Fix, fixes_of
 from layerlight.core.model import LayerKind
 from layerlight.core.placing import make_plan, what_would_fit
 from layerlight.core.plan import Placement, Plan, Wishes
-
-WORTH_SAYING = 1.5
-"""A change is offered when it makes a token at least this many times faster: below, the estimates can't tell."""
 
 
 class Verdict(StrEnum):
@@ -29,19 +27,28 @@ class Advice:
     words: str
     hint: str = ""
     wishes: Wishes | None = None
+    plan: Plan | None = None
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """What would make it fit or faster, best first. Each look plans a dozen times anew: not for every repaint."""
+        return fixes_of(self.plan) if self.plan is not None else ()
 
 
 def advise(plan: Plan) -> Advice:
     """The verdict on a plan, and the quantisation that would be faster where one would."""
     if not plan.fits:
         return Advice(
-            Verdict.FAILED, f"It does not fit: {format_size(plan.shortfall)} are missing.", what_would_fit(plan)
+            Verdict.FAILED,
+            f"It does not fit: {format_size(plan.shortfall)} are missing.",
+            what_would_fit(plan),
+            plan=plan,
         )
     pace = format_pace(plan.prediction.seconds_per_token)
     carried = [placement for placement in plan.placements if placement.rests_on != placement.runs_on and placement.size]
     if not carried:
-        return _with_faster(plan, Advice(Verdict.FITS, f"{_where(plan)}: {pace}."))
-    return _with_faster(plan, Advice(Verdict.SLOW, f"{_carried(plan, carried)}: {pace}."))
+        return _with_faster(plan, Advice(Verdict.FITS, f"{_where(plan)}: {pace}.", plan=plan))
+    return _with_faster(plan, Advice(Verdict.SLOW, f"{_carried(plan, carried)}: {pace}.", plan=plan))
 
 
 def format_pace(seconds: float) -> str:

@@ -1,0 +1,260 @@
+"""Fixes: what would make a plan fit or faster, each with its price, best first, and nothing that can't run here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from layerlight.core.device import CPU, DISK, Budget, Device, Machine, format_size
+from layerlight.core.errors import LayerlightError
+from layerlight.core.memory import MIB
+from layerlight.core.model import DTYPE_SIZES, Model
+from layerlight.core.placing import make_plan
+from layerlight.core.plan import Plan, Wishes
+
+WORTH_SAYING = 1.5
+"""A change is offered when it makes a token at least this many times faster: below, the estimates can't tell."""
+
+SHORTEST_CONTEXT = 256
+"""Tokens below which a context is no help."""
+
+_QUANTIZED = {"int8": "8 bit", "nf4": "4 bit"}
+_METAL_SHARE = 0.85
+"""The part of a Mac's memory that may be lent to Metal while the system still has room to work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change, what it costs and what it gains. With `wishes` and `budget` it can be applied at once."""
+
+    words: str
+    price: str
+    seconds_per_token: float
+    """What a token would take."""
+    gain: float
+    """How many times faster a token would be; infinite when the plan does not fit as it is."""
+    wishes: Wishes | None = None
+    budget: Budget | None = None
+
+
+def fixes_of(plan: Plan) -> tuple[Fix, ...]:
+    """Every fix that makes the plan fit, or a token clearly faster; the greatest gain first.
+
+    Another machine is named only when nothing else helps a plan that does not fit or reads from disk.
+    """
+    found = [fix for offers in _OFFERS for fix in offers(plan)]
+    if not found and (not plan.fits or DISK in plan.places):
+        found = [*_another_machine(plan)]
+    return tuple(sorted(found, key=lambda fix: (-fix.gain, fix.seconds_per_token)))
+
+
+def is_carried(plan: Plan) -> bool:
+    """Whether weights are brought from elsewhere for every token."""
+    return any(each.rests_on != each.runs_on and each.size for each in plan.placements)
+
+
+def _fix(
+    plan: Plan,
+    words: str,
+    price: str,
+    machine: Machine | None = None,
+    budget: Budget | None = None,
+    wishes: Wishes | None = None,
+    model: Model | None = None,
+) -> Iterator[Fix]:
+    """The fix, when a plan with these changes fits and is clearly faster, or fits where this one does not."""
+    changed = model is None and machine is None
+    other = try_plan(model or plan.model, machine or plan.machine, budget or plan.budget, wishes or plan.wishes)
+    if other is None or not other.fits:
+        return
+    seconds = other.prediction.seconds_per_token
+    gain = plan.prediction.seconds_per_token / max(seconds, 1e-9) if plan.fits else float("inf")
+    if gain >= WORTH_SAYING:
+        yield Fix(words, price, seconds, gain, other.wishes if changed else None, other.budget if changed else None)
+
+
+def try_plan(model: Model, machine: Machine, budget: Budget, wishes: Wishes) -> Plan | None:
+    """The plan, or None where these wishes can't be met there."""
+    try:
+        return make_plan(model, machine, budget, wishes)
+    except LayerlightError:
+        return None
+
+
+# -- what can be applied -----------------------------------------------------------------------------------------------
+
+
+def _quantize(plan: Plan) -> Iterator[Fix]:
+    if plan.wishes.quantization or plan.model.quantization:
+        return
+    for quantization, name in _QUANTIZED.items():
+        wishes = replace(plan.wishes, quantization=quantization, map=(), pins=())
+        yield from _fix(
+            plan,
+            f"Load it in {name}.",
+            "Answers lose a little exactness, more in 4 bit than in 8; loading takes longer.",
+            wishes=wishes,
+        )
+
+
+def _other_dtype(plan: Plan) -> Iterator[Fix]:
+    device = plan.machine.device(next((each.runs_on for each in plan.placements), CPU))
+    for dtype in ("bfloat16", "float16"):
+        known = not device.dtypes or dtype in device.dtypes
+        if DTYPE_SIZES[dtype] < DTYPE_SIZES[plan.dtype] and known and not plan.model.quantization:
+            yield from _fix(
+                plan,
+                f"Load it in {dtype} instead of {plan.dtype}.",
+                "Half the bytes; numbers are rounded to fewer digits.",
+                wishes=replace(plan.wishes, dtype=dtype),
+            )
+            return
+
+
+def _shorter_context(plan: Plan) -> Iterator[Fix]:
+    """The longest context that fits, or that is clearly faster with nothing carried."""
+    enough = plan.prediction.seconds_per_token / WORTH_SAYING
+
+    def helps(context: int) -> bool:
+        other = try_plan(plan.model, plan.machine, replace(plan.budget, context=context), plan.wishes)
+        if other is None or not other.fits:
+            return False
+        return not plan.fits or (not is_carried(other) and other.prediction.seconds_per_token <= enough)
+
+    context = longest(SHORTEST_CONTEXT, plan.budget.context - 1, helps)
+    if context is not None:
+        yield from _fix(
+            plan,
+            f"Shorten the context to {context} tokens.",
+            f"Prompt and answer together may have {context} tokens instead of {plan.budget.context}.",
+            budget=replace(plan.budget, context=context),
+        )
+
+
+def longest(least: int, most: int, helps: Callable[[int], bool]) -> int | None:
+    """The largest whole number from `least` to `most` that helps, where smaller ones always do; None when none does."""
+    if most < least or not helps(least):
+        return None
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if helps(middle) else (least, middle - 1)
+    return least
+
+
+def _without_pins(plan: Plan) -> Iterator[Fix]:
+    if plan.wishes.map or plan.wishes.pins or plan.wishes.strategy != "fastest":
+        yield from _fix(
+            plan,
+            "Let the plan choose every place.",
+            "Layers placed by hand may move.",
+            wishes=replace(plan.wishes, map=(), pins=(), strategy="fastest"),
+        )
+
+
+def _raised_limit(plan: Plan) -> Iterator[Fix]:
+    for place, limit in plan.budget.limits:
+        others = tuple(each for each in plan.budget.limits if each[0] != place)
+        name = plan.machine.device(place).name
+        yield from _fix(
+            plan,
+            f"Lift the limit of {format_size(limit)} on {name}.",
+            f"The plan may use all that is free on {name}.",
+            budget=replace(plan.budget, limits=others),
+        )
+
+
+# -- what only a person can do -----------------------------------------------------------------------------------------
+
+
+def _freed_device(plan: Plan) -> Iterator[Fix]:
+    for device in plan.machine.devices:
+        if device.id == DISK or device.total is None or device.free is None or device.kind == "mps":
+            continue
+        held = device.total - device.free
+        if held > device.total // 10:
+            yield from _fix(
+                plan,
+                f"Free memory on {device.name}: other programs hold {format_size(held)}.",
+                "Programs must be closed.",
+                machine=_with(plan.machine, device, device.total - device.total // 20),
+            )
+
+
+def _metal_limit(plan: Plan) -> Iterator[Fix]:
+    for device in plan.machine.devices:
+        if device.kind != "mps" or device.total is None or device.free is None:
+            continue
+        lent = int(device.total * _METAL_SHARE)
+        if lent > device.free:
+            yield from _fix(
+                plan,
+                f"Lend Metal more of the memory: sudo sysctl iogpu.wired_limit_mb={lent // MIB}.",
+                "Other programs have less, until the Mac is started again.",
+                machine=_with(plan.machine, device, lent),
+            )
+
+
+def _with(machine: Machine, device: Device, free: int) -> Machine:
+    mended = replace(device, free=free)
+    return replace(machine, devices=tuple(mended if each is device else each for each in machine.devices))
+
+
+def _sibling(plan: Plan) -> Iterator[Fix]:
+    """The largest smaller public model of the same type that needs nothing carried."""
+    from layerlight.core.public_models import public_model, public_models  # parses data: only where it is asked for
+
+    if plan.model.shape is None or (plan.fits and not is_carried(plan)):
+        return
+    kind = plan.model.shape.model_type
+    smaller = [each for each in public_models() if each.config.get("model_type") == kind]
+    for public in sorted(smaller, key=lambda each: -each.parameters):
+        if public.parameters * 10 > plan.model.parameters * 9:
+            continue
+        model = public_model(public.name)
+        budget = replace(plan.budget, context=min(plan.budget.context, model.context_length or plan.budget.context))
+        other = try_plan(model, plan.machine, budget, Wishes(workload=plan.wishes.workload))
+        if other is not None and other.fits and not is_carried(other):
+            yield from _fix(
+                plan,
+                f"Take a smaller model of its family, for example {public.repository}.",
+                "It knows less.",
+                budget=budget,
+                wishes=other.wishes,
+                model=model,
+            )
+            return
+
+
+def _another_machine(plan: Plan) -> Iterator[Fix]:
+    """The smallest bundled machine that holds all of it where it runs."""
+    for _, title, machine in sorted(_bundled(), key=lambda each: each[:2]):
+        wishes = replace(plan.wishes, map=(), pins=())
+        other = try_plan(plan.model, machine, Budget(context=plan.budget.context), wishes)
+        if other is not None and other.fits and not is_carried(other):
+            seconds = other.prediction.seconds_per_token
+            gain = plan.prediction.seconds_per_token / max(seconds, 1e-9) if plan.fits else float("inf")
+            if gain >= WORTH_SAYING:
+                yield Fix(f"This wants another machine: {title} holds all of it.", "Another machine.", seconds, gain)
+                return
+
+
+def _bundled() -> Iterable[tuple[int, str, Machine]]:
+    """(bytes it has for models, title, machine) of each machine that comes with the program."""
+    from layerlight.core.machine_files import machine_names, read_machine_file  # as above
+
+    for name in machine_names():
+        found = read_machine_file(name)
+        rooms = [device for device in found.machine.devices if device.id != DISK and not device.shares_memory_with]
+        yield sum(device.total or 0 for device in rooms), found.title, found.machine
+
+
+_OFFERS: tuple[Callable[[Plan], Iterator[Fix]], ...] = (
+    _without_pins,
+    _quantize,
+    _other_dtype,
+    _shorter_context,
+    _raised_limit,
+    _freed_device,
+    _metal_limit,
+    _sibling,
+)
