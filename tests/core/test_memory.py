@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from layerlight.core import memory
-from layerlight.core.model import LayerKind
+from layerlight.core.model import LayerKind, LinearShape
 from tests.core.models import GIB, MIB, accelerator, dense, disk, layer, ram, tensor
 
 
@@ -55,11 +55,45 @@ def test_embedding_and_head_stay_unquantised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "tokens"), [("full_attention", 1000), ("sliding_attention", 128), ("chunked_attention", 128)]
+    ("kind", "context", "tokens"),
+    [
+        ("full_attention", 1000, 1000),
+        ("sliding_attention", 1000, 127 + 488),
+        ("sliding_attention", 1024, 127 + 512),
+        ("chunked_attention", 4096, 127 + 512),
+        ("sliding_attention", 100, 100),
+        ("linear_attention", 1000, 0),
+        ("dummy", 1000, 0),
+    ],
 )
-def test_kv_cache_by_kind_of_attention(kind: str, tokens: int) -> None:
+def test_kv_cache_by_kind_of_attention(kind: str, context: int, tokens: int) -> None:
+    """A window's cache is a part of the tensor that also holds the chunk before it."""
     shape = replace(dense().shape, layer_types=(kind,) * 4, sliding_window=128)  # type: ignore[type-var]
-    assert memory.kv_bytes(shape, 0, 1000, "bfloat16") == 2 * 2 * 16 * tokens * 2
+    assert memory.kv_bytes(shape, 0, context, "bfloat16") == 2 * 2 * 16 * tokens * 2
+
+
+@pytest.mark.parametrize("kind", ["linear_attention", "hybrid"])
+def test_a_constant_state_is_counted_by_kind(kind: str) -> None:
+    linear = LinearShape("mamba2", 64, 4, 256, convolution=300, recurrence=1000, channels=100)
+    shape = replace(dense().shape, layer_types=(kind,), linear=linear)  # type: ignore[type-var]
+    attention = 2 * 2 * 16 * 77 * 2 if kind == "hybrid" else 0
+    assert memory.kv_bytes(shape, 0, 77, "bfloat16", batch=3) == 3 * (300 * 2 + 1000 * 4 + attention)
+
+
+@pytest.mark.parametrize(
+    ("cache", "size"),
+    [
+        (None, 64 * 1000 * 2),
+        ("int8", 64 * 1000 + 4 * 1000),
+        ("int4", 64 * 128 * 2 + 64 * 872 // 2 + 4 * 872),
+        ("int2", 64 * 128 * 2 + 64 * 872 // 4 + 4 * 872),
+    ],
+)
+def test_a_quantised_cache_and_a_batch(cache: str | None, size: int) -> None:
+    """Scale and zero point for 64 elements; below 8 bits the newest 128 tokens stay as they are."""
+    shape = dense().shape
+    assert shape is not None
+    assert memory.kv_bytes(shape, 0, 1000, "bfloat16", batch=2, cache=cache) == 2 * size
 
 
 def test_latent_attention_caches_the_compressed_vector() -> None:
@@ -67,11 +101,30 @@ def test_latent_attention_caches_the_compressed_vector() -> None:
     assert memory.kv_bytes(shape, 0, 100, "bfloat16") == 100 * 576 * 2
 
 
-def test_eager_attention_needs_the_scores_that_sdpa_does_not() -> None:
+@pytest.mark.parametrize(
+    ("dtype", "device_kind", "each"),
+    [("bfloat16", "cpu", 10), ("float16", "mps", 10), ("bfloat16", "cuda", 8), ("float32", "cpu", 8)],
+)
+def test_eager_scores_at_their_softmax(dtype: str, device_kind: str, each: int) -> None:
+    """Scores, a float32 copy where the kernel needs one, the result in float32, and that in the scores' dtype."""
+    shape = replace(dense().shape, heads=8)  # type: ignore[type-var]
+    at = [memory.working_bytes(shape, length, dtype, "eager", 512, device_kind=device_kind) for length in (4096, 8192)]
+    width = 4 if dtype == "float32" else 2
+    others = 4096 * (24 + 512 * width + 2 * 8 * 16 * width)
+    assert at[1] - at[0] == 8 * 512 * 4096 * each + others
+
+
+def test_a_batch_works_on_as_many() -> None:
     shape = dense().shape
     assert shape is not None
-    eager = memory.working_bytes(shape, 2048, "bfloat16", "eager", 512)
-    assert eager - memory.working_bytes(shape, 2048, "bfloat16", "sdpa", 512) == shape.heads * 512 * 2048 * 10
+    one = memory.working_bytes(shape, 2048, "bfloat16", "sdpa", 512)
+    assert memory.working_bytes(shape, 2048, "bfloat16", "sdpa", 512, batch=3) == 3 * one
+
+
+def test_a_large_vocabulary_decides_a_small_model() -> None:
+    """Logits in the model's dtype, in float32 and sorted while a token is drawn."""
+    shape = replace(dense().shape, vocabulary=2_000_000)  # type: ignore[type-var]
+    assert memory.working_bytes(shape, 64, "bfloat16", "sdpa", 512) == 24 * 64 + 2_000_000 * (2 + 32)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from layerlight.core.figures import first_figure
 from layerlight.core.model import LinearShape
 
-_MAMBA_2 = frozenset({"granitemoehybrid", "granitemoehybrid_text", "bamba", "falcon_h1"})
+_MAMBA_2 = frozenset(
+    {"granitemoehybrid", "granitemoehybrid_text", "bamba", "falcon_h1", "mamba2", "nemotron_h", "zamba2"}
+)
 _MAMBA_1 = frozenset({"mamba", "falcon_mamba", "jamba", "zamba"})
 _DELTA = frozenset({"qwen3_next", "olmo_hybrid"})
-_CONVOLUTION = frozenset({"lfm2", "lfm2_moe", "lfm2_vl"})
+_CONVOLUTION = frozenset({"lfm2", "lfm2_moe"})
+_GROUPS = ("mamba_n_groups", "mamba_ngroups", "n_groups")
+
+DELTA_CHUNK = 64
+"""Tokens that the gated delta rule works on at once."""
 
 
 def linear_shape(text: Mapping[str, Any], model_type: str, hidden: int) -> LinearShape | None:
@@ -18,89 +26,110 @@ def linear_shape(text: Mapping[str, Any], model_type: str, hidden: int) -> Linea
     kind = _kind(model_type)
     if not kind:
         return None
-    convolution, recurrence = _state(text, model_type, hidden)
-    chunk = {"mamba2": _figure(text, "mamba_chunk_size", _figure(text, "chunk_size", 256)), "delta": 64}.get(kind, 0)
-    return LinearShape(kind, _width(text, model_type, hidden), _heads(text, model_type), chunk, convolution, recurrence)
-
-
-def _state(text: Mapping[str, Any], model_type: str, hidden: int) -> tuple[int, int]:
-    """(elements kept in the model's dtype for the convolution, elements kept in float32 for the recurrence) a layer."""
-    width = _width(text, model_type, hidden)
-    if model_type in _MAMBA_2:
-        groups, state = _figure(text, "mamba_n_groups", 1), _figure(text, "mamba_d_state", 256)
-        return (width + 2 * groups * state) * _figure(text, "mamba_d_conv", 4), width * state
-    if model_type == "mamba2":
-        groups, state = _figure(text, "n_groups", 8), _figure(text, "state_size", 128)
-        return (width + 2 * groups * state) * _figure(text, "conv_kernel", 4), width * state
-    if model_type == "nemotron_h":
-        groups, state = _figure(text, "n_groups", 8), _figure(text, "ssm_state_size", 128)
-        return (width + 2 * groups * state) * _figure(text, "conv_kernel", 4), width * state
-    if model_type == "zamba2":
-        groups, state = _figure(text, "mamba_ngroups", 1), _figure(text, "mamba_d_state", 64)
-        return (width + 2 * groups * state) * _figure(text, "mamba_d_conv", 4), width * state
-    if model_type in ("jamba", "zamba"):
-        return width * _figure(text, "mamba_d_conv", 4), width * _figure(text, "mamba_d_state", 16)
-    if model_type in _MAMBA_1:
-        return width * _figure(text, "conv_kernel", 4), width * _figure(text, "state_size", 16)
-    if model_type in _CONVOLUTION:
-        return hidden * _figure(text, "conv_L_cache", 3), 0
-    if _is_delta(model_type):
-        key, value = _delta_widths(text, model_type)
-        recurrent = value * _figure(text, "linear_key_head_dim", 128 if model_type != "olmo_hybrid" else 96)
-        return (2 * key + value) * _figure(text, "linear_conv_kernel_dim", 4), recurrent
-    return 0, 0
-
-
-def _width(text: Mapping[str, Any], model_type: str, hidden: int) -> int:
-    """Elements a token has inside such a layer; 0 where this is not known."""
-    expanded = _figure(text, "mamba_expand", _figure(text, "expand", 2)) * hidden
-    if model_type == "falcon_h1":
-        return _figure(text, "mamba_d_ssm", 0) or expanded
-    if model_type == "nemotron_h":
-        return _figure(text, "mamba_num_heads", 128) * _figure(text, "mamba_head_dim", 64)
-    if model_type in ("mamba", "falcon_mamba"):
-        return _figure(text, "intermediate_size", 0) or expanded
-    if model_type in _MAMBA_2 | _MAMBA_1 | {"mamba2", "zamba2"}:
-        return expanded
-    if model_type in _CONVOLUTION:
-        return hidden
-    return _delta_widths(text, model_type)[1] if _is_delta(model_type) else 0
-
-
-def _heads(text: Mapping[str, Any], model_type: str) -> int:
-    """Heads that work in chunks of the sequence; 0 where the layer has none."""
-    name, default = {
-        "mamba2": ("num_heads", 128), "nemotron_h": ("mamba_num_heads", 128), "zamba2": ("n_mamba_heads", 8),
-    }.get(model_type, ("mamba_n_heads", 128))  # fmt: skip
-    if model_type in _MAMBA_2 | {"mamba2", "nemotron_h", "zamba2"}:
-        return _figure(text, name, default)
-    return _figure(text, "linear_num_value_heads", 32) if _is_delta(model_type) else 0
+    read = _Reader(text, model_type, hidden)
+    width, channels = read.width(kind), read.channels(kind)
+    return LinearShape(
+        kind,
+        width,
+        read.heads(kind),
+        {"mamba2": read.chunk(), "delta": DELTA_CHUNK}.get(kind, 0),
+        channels * read.kernel(kind),
+        width * read.state(kind),
+        channels,
+    )
 
 
 def _kind(model_type: str) -> str:
-    """`mamba`, `mamba2`, `delta` or `convolution`; empty where a type has no such layers, or none that is known."""
-    if model_type in _MAMBA_2 | {"mamba2", "nemotron_h", "zamba2"}:
+    if model_type in _MAMBA_2:
         return "mamba2"
     if model_type in _MAMBA_1:
         return "mamba"
     if model_type in _CONVOLUTION:
         return "convolution"
-    return "delta" if _is_delta(model_type) else ""
+    return "delta" if model_type in _DELTA or model_type.startswith("qwen3_5") else ""
 
 
-def _is_delta(model_type: str) -> bool:
-    return model_type in _DELTA or model_type.startswith("qwen3_5")
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads figures under the names that each type gives them, with the library's defaults."""
 
+    text: Mapping[str, Any]
+    model_type: str
+    hidden: int
 
-def _delta_widths(text: Mapping[str, Any], model_type: str) -> tuple[int, int]:
-    """(elements of all key heads, of all value heads) a token."""
-    keys, values, key_dim, value_dim = (30, 30, 96, 192) if model_type == "olmo_hybrid" else (16, 32, 128, 128)
-    return (
-        _figure(text, "linear_num_key_heads", keys) * _figure(text, "linear_key_head_dim", key_dim),
-        _figure(text, "linear_num_value_heads", values) * _figure(text, "linear_value_head_dim", value_dim),
-    )
+    def figure(self, default: int, *names: str) -> int:
+        return first_figure(self.text, names, None) or default
 
+    def width(self, kind: str) -> int:
+        match self.model_type:
+            case "falcon_h1":
+                return self.figure(self._expanded(), "mamba_d_ssm")
+            case "nemotron_h":
+                return self.heads(kind) * self.figure(64, "mamba_head_dim")
+            case "mamba" | "falcon_mamba":
+                return self.figure(self._expanded(), "intermediate_size")
+        match kind:
+            case "convolution":
+                return self.hidden
+            case "delta":
+                return self.heads(kind) * self._delta_dims()[1]
+        return self._expanded()
 
-def _figure(text: Mapping[str, Any], name: str, default: int) -> int:
-    value = text.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**40 else default
+    def channels(self, kind: str) -> int:
+        match kind:
+            case "mamba2":
+                groups = self.figure(8 if self.model_type in ("mamba2", "nemotron_h") else 1, *_GROUPS)
+                return self.width(kind) + 2 * groups * self.state(kind)
+            case "delta":
+                return 2 * self._key_heads() * self._delta_dims()[0] + self.width(kind)
+        return self.width(kind)
+
+    def state(self, kind: str) -> int:
+        """Float32 elements of the state for each element of the width."""
+        match kind:
+            case "convolution":
+                return 0
+            case "delta":
+                return self._delta_dims()[0]
+            case "mamba":
+                return self.figure(16, "mamba_d_state", "state_size")
+        usual = {"mamba2": 128, "nemotron_h": 128, "zamba2": 64}.get(self.model_type, 256)
+        return self.figure(usual, "mamba_d_state", "ssm_state_size", "state_size")
+
+    def kernel(self, kind: str) -> int:
+        if kind == "convolution":
+            return self.figure(3, "conv_L_cache")
+        return self.figure(4, "linear_conv_kernel_dim" if kind == "delta" else "mamba_d_conv", "conv_kernel")
+
+    def heads(self, kind: str) -> int:
+        """Heads that work in chunks of the sequence; 0 where the layer has none."""
+        match kind:
+            case "mamba2":
+                usual = 8 if self.model_type == "zamba2" else 128
+                names = (
+                    ("num_heads",)
+                    if self.model_type == "mamba2"
+                    else ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
+                )
+                return self.figure(usual, *names)
+            case "delta":
+                usual = self.figure(30, "num_attention_heads") if self.model_type == "olmo_hybrid" else 32
+                return self.figure(usual, "linear_num_value_heads")
+        return self.figure(2, "n_mamba_heads") if self.model_type == "zamba" else 0
+
+    def chunk(self) -> int:
+        return self.figure(128 if self.model_type == "nemotron_h" else 256, "mamba_chunk_size", "chunk_size")
+
+    def _key_heads(self) -> int:
+        usual = self.figure(30, "num_attention_heads") if self.model_type == "olmo_hybrid" else 16
+        return self.figure(usual, "linear_num_key_heads")
+
+    def _delta_dims(self) -> tuple[int, int]:
+        """Elements of a (key, value) head."""
+        if self.model_type != "olmo_hybrid":
+            return self.figure(128, "linear_key_head_dim"), self.figure(128, "linear_value_head_dim")
+        key = self.figure(int(0.75 * self.hidden / self._key_heads()), "linear_key_head_dim")
+        return key, self.figure(2 * key, "linear_value_head_dim")
+
+    def _expanded(self) -> int:
+        return self.figure(2, "mamba_expand", "expand") * self.hidden

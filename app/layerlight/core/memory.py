@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from layerlight.core.device import Device
-from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, Layer, LayerKind, Tensor, TextShape
+from layerlight.core.kv_cache import kv_bytes
+from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, Layer, LayerKind, Tensor
+from layerlight.core.working_memory import working_bytes
+
+__all__ = [
+    "MIB", "QUANTIZATIONS", "kv_bytes", "loaded_size", "loaded_tensor_size", "margin", "quantizable", "working_bytes",
+]  # fmt: skip
 
 QUANTIZATIONS = ("nf4", "fp4", "int8")
 """What bitsandbytes can do while loading."""
@@ -43,48 +49,6 @@ def quantizable(tensor: Tensor, layer: Layer) -> bool:
     expert = ".experts." in tensor.name
     router = inner.endswith((".gate", ".router"))
     return not expert and not router
-
-
-def kv_bytes(shape: TextShape, index: int, context: int, dtype: str, batch: int = 1) -> int:
-    """Bytes of decoder layer `index`'s KV cache when it holds `context` tokens.
-
-    Sliding layers hold at most their window; latent attention holds the compressed vectors. Linear and state-space
-    layers hold a constant state that is not larger than what full attention would hold, which is what is counted
-    until the empty model has been asked.
-    """
-    length = context
-    kind = shape.layer_types[index] if index < len(shape.layer_types) else "full_attention"
-    if kind in ("sliding_attention", "chunked_attention") and shape.sliding_window:
-        length = min(context, shape.sliding_window)
-    if shape.latent_rank is not None:
-        per_token = shape.latent_rank + (shape.latent_rope_dim or 0)
-    else:
-        per_token = 2 * shape.key_value_heads * shape.head_dim
-    return batch * length * per_token * DTYPE_SIZES[dtype]
-
-
-def working_bytes(shape: TextShape, context: int, dtype: str, attention: str, chunk: int) -> int:
-    """Bytes that one pass needs beside weights and cache, at its largest: a prefill chunk at the end of the context.
-
-    The largest of attention and MLP, with the residual stream, the KV cache's own growth (the old and the new
-    tensor of one layer live side by side while it grows), and the logits in `dtype` and in float32.
-    """
-    width = DTYPE_SIZES[dtype]
-    tokens = max(1, min(chunk, context))
-    stream = 4 * tokens * shape.hidden_size * width
-    projections = tokens * (2 * shape.heads + 2 * shape.key_value_heads) * shape.head_dim * width
-    repeated = 2 * context * shape.heads * shape.head_dim * width if shape.heads != shape.key_value_heads else 0
-    mask = tokens * context * (width + 1)
-    scores = shape.heads * tokens * context
-    match attention:
-        case "eager":
-            seen = scores * (width + 8)
-        case _:
-            seen = 0
-    growth = 4 * context * shape.key_value_heads * shape.head_dim * width
-    mlp = 3 * tokens * shape.intermediate_size * width
-    logits = shape.vocabulary * (width + 3 * 4)
-    return stream + max(projections + repeated + mask + seen + growth, mlp) + logits
 
 
 def margin(device: Device) -> int:

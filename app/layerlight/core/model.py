@@ -95,6 +95,8 @@ class LinearShape:
     """Elements of the state that is kept in the model's dtype."""
     recurrence: int
     """Elements of the state that is kept in float32."""
+    channels: int
+    """Elements of a token that pass its convolution."""
 
 
 @dataclass(frozen=True, slots=True)

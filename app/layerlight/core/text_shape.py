@@ -28,6 +28,8 @@ _SHARED_EXPERT = (
 )  # fmt: skip
 
 _NO_ATTENTION = frozenset({"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"})
+_NOT_LATENT = frozenset({"glm4_moe"})
+"""Types whose configs may name a rank for latent attention that they don't have."""
 _UNLIMITED = frozenset({"bloom", "mpt", "mamba", "mamba2", "falcon_mamba", "xlstm", "rwkv", "recurrent_gemma"})
 """Model types whose positions have no end: a length in their config is only what they were trained with."""
 
@@ -49,6 +51,7 @@ def text_shape(config: ConfigFile) -> TextShape | None:
         return None
     heads = first_figure(text, _HEADS, defaults.heads if defaults else None) or 0
     types, window = layer_types(text, model_type, layers, defaults)
+    latent = None if model_type in _NOT_LATENT else first_figure(text, ("kv_lora_rank",), None)
     return TextShape(
         model_type,
         hidden,
@@ -61,12 +64,12 @@ def text_shape(config: ConfigFile) -> TextShape | None:
         _context_length(text, model_type, defaults),
         types,
         window,
-        first_figure(text, ("kv_lora_rank",), None),
-        first_figure(text, ("qk_rope_head_dim",), None),
+        latent,
+        first_figure(text, ("qk_rope_head_dim",), None) if latent else None,
         first_figure(text, _EXPERTS, None) or None,
         first_figure(text, _EXPERTS_PER_TOKEN, None) or None,
         linear_shape(text, model_type, hidden) if set(types) & {LINEAR, HYBRID} else None,
-        *_latent_dims(text),
+        *(_latent_dims(text) if latent else (None, None, None)),
         *_full_attention(text, model_type),
         *_expert_sizes(text, model_type),
     )
@@ -109,14 +112,14 @@ def _key_value_heads(text: Mapping[str, Any], model_type: str, heads: int, defau
 
 
 def _head_dim(text: Mapping[str, Any], hidden: int, heads: int, defaults: ConfigDefaults | None) -> int:
+    if heads and _word(text, "model_type") in ("zamba", "zamba2"):
+        return first_figure(text, ("attention_head_dim",), None) or 2 * hidden // heads
     found = first_figure(text, _HEAD_DIM, defaults.head_dim if defaults else None)
     return found or (hidden // heads if heads else 0)
 
 
 def _latent_dims(text: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]:
     """(query head, value head, index) of latent attention."""
-    if first_figure(text, ("kv_lora_rank",), None) is None:
-        return None, None, None
     plain = first_figure(text, ("qk_nope_head_dim",), None) or 0
     turned = first_figure(text, ("qk_rope_head_dim",), None) or 0
     index = first_figure(text, ("index_head_dim",), None)

@@ -12,6 +12,7 @@ import torch
 from layerlight.core.messages import LoadRequest, ModelChecked
 from layerlight.engine.device_map import complete_map, main_device, require_names
 from layerlight.engine.empty_model import empty_model, read_config, torch_dtype
+from layerlight.engine.empty_pass import pass_bytes
 from layerlight.engine.exact_bytes import kv_cache_bytes, layer_bytes
 from layerlight.engine.quantizing import (
     quantize_empty,
@@ -64,7 +65,7 @@ def check(request: LoadRequest) -> CheckedModel:
         for name, parameter in model.named_parameters()
         if name in absent and places.get(layer_of.get(name, "")) == "disk"
     )
-    kv_bytes = kv_cache_bytes(model, request.context)
+    passed = pass_bytes(model, request.context, request.prefill_chunk)
     if request.quantization:
         quantize_empty(model, request.quantization, dtype)
     if stored:
@@ -74,8 +75,10 @@ def check(request: LoadRequest) -> CheckedModel:
     checked = ModelChecked(
         folder=request.folder,
         layers=tuple(sizes.items()),
-        kv_bytes=kv_bytes,
+        kv_bytes=sum(passed.kv) if passed else kv_cache_bytes(model, request.context),
         unquantized=unquantized_modules(model) if request.quantization else (),
+        kv_per_layer=passed.kv if passed else (),
+        working_bytes=passed.working if passed else None,
     )
     return CheckedModel(config, device_map, main, checked, layer_of, bool(absent), resaved)
 

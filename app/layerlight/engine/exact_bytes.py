@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from layerlight.engine.empty_pass import cache_after
 from layerlight.engine.failures import LIBRARY_FAILURES
 from layerlight.engine.quantizing import is_quantized, quantized_bytes
 
@@ -39,38 +40,12 @@ def layer_bytes(model: torch.nn.Module, layers: Iterable[str], dtype: torch.dtyp
 
 
 def kv_cache_bytes(model: Any, context: int) -> int:
-    """Bytes of the KV cache at `context` tokens, found by running the empty model at two lengths.
-
-    Layers with a window or a constant state do not grow between two lengths beyond it, so the second look is at the
-    context itself; only where the empty model can't run that far is it extended from two short looks.
-    """
+    """Bytes of the cache at `context` tokens, extended from two short looks; 0 where the empty model can't run."""
     try:
-        return _cache_bytes(model, context)
-    except LIBRARY_FAILURES:  # a model that does not run on meta: an estimate from two short lengths
-        try:
-            short, longer = (_cache_bytes(model, length) for length in KV_PROBE)
-        except LIBRARY_FAILURES:  # nothing to say about this architecture
-            return 0
-        return short + (longer - short) * max(0, context - KV_PROBE[0]) // (KV_PROBE[1] - KV_PROBE[0])
-
-
-def _cache_bytes(model: Any, length: int) -> int:
-    with torch.inference_mode():
-        out = model(input_ids=torch.zeros((1, length), dtype=torch.long, device="meta"), use_cache=True)
-    cache = getattr(out, "cache", None)
-    if cache is None:
-        cache = out.past_key_values
-    return sum(tensor.numel() * tensor.element_size() for layer in cache.layers for tensor in _tensors_of(layer))
-
-
-def _tensors_of(layer: Any) -> list[torch.Tensor]:
-    """Every tensor that one layer of a cache holds, lists of them included, each once."""
-    found: dict[int, torch.Tensor] = {}
-    for value in vars(layer).values():
-        for each in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(each, torch.Tensor):
-                found[id(each)] = each
-    return list(found.values())
+        short, longer = (cache_after(model, length) for length in KV_PROBE)
+    except LIBRARY_FAILURES:  # nothing to say about this architecture
+        return 0
+    return short + (longer - short) * max(0, context - KV_PROBE[0]) // (KV_PROBE[1] - KV_PROBE[0])
 
 
 def _parameter_bytes(

@@ -1,0 +1,99 @@
+"""The plan's formulas for cache and work against transformers itself, run on the meta device, for every kind."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from layerlight.core.config_file import ConfigFile
+from layerlight.core.kv_cache import kv_bytes
+from layerlight.core.model import TextShape
+from layerlight.core.text_shape import text_shape
+from layerlight.core.working_memory import passes_of, working_bytes
+from layerlight.engine.empty_pass import PassBytes, pass_bytes
+from tests.engine.model_kinds import KINDS, SEEING
+
+pytestmark = pytest.mark.engine
+
+CHUNK = 64
+CONTEXT = 4 * CHUNK
+NO_SDPA = frozenset({"gemma2", "gpt_oss", "mamba", "falcon_mamba", "mamba2", "bloom", "mpt"})
+"""Types that transformers runs with eager attention only."""
+LOOSE = {"olmo_hybrid": 0.25, "nemotron_h": 0.2, "jamba": 0.15}
+"""Types whose linear layers are computed in a way of their own: the formula keeps more room for them."""
+
+SHORT = {"qwen3_next": 0.1}
+"""How far the formula may stay below: experts beside a linear layer, at a size where small tensors count."""
+
+
+def shape_of(model_type: str, config: dict[str, Any]) -> TextShape:
+    shape = text_shape(ConfigFile({"model_type": model_type, **config}))
+    assert shape is not None
+    return shape
+
+
+def asked(model_type: str, config: dict[str, Any], context: int, attention: str, dtype: str) -> PassBytes:
+    built = AutoConfig.for_model(model_type, **config)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(built, dtype=getattr(torch, dtype), attn_implementation=attention)
+    found = pass_bytes(model.eval(), context, CHUNK)
+    assert found is not None
+    return found
+
+
+@cache
+def asked_kind(kind: str, attention: str) -> PassBytes:
+    return asked(*described(kind), CONTEXT, attention, "bfloat16")
+
+
+def described(kind: str) -> tuple[str, dict[str, Any]]:
+    return SEEING if kind == "seeing" else KINDS[kind]
+
+
+def kept(shape: TextShape, context: int, dtype: str) -> list[int]:
+    return [kv_bytes(shape, index, context, dtype, chunk=CHUNK) for index in range(shape.layers)]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "seeing"])
+def test_every_layer_keeps_what_the_library_keeps(kind: str) -> None:
+    """A15, shows 1: the cache of every layer, to the byte but for the window's own number."""
+    found = asked_kind(kind, "eager").kv
+    told = kept(shape_of(*described(kind)), CONTEXT, "bfloat16")
+    assert len(found) == len(told)
+    assert all(0 <= real - planned <= 8 for real, planned in zip(found, told, strict=True)), (found, told)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("kind", [*KINDS, "seeing"])
+def test_a_pass_needs_what_the_formula_says(kind: str, attention: str) -> None:
+    """Shows 1: eager and sdpa apart, against the sum of cache and work, and never far below it."""
+    model_type, config = described(kind)
+    if attention == "sdpa" and model_type in NO_SDPA:
+        pytest.skip(f"transformers has no sdpa for {model_type}")
+    found = asked_kind(kind, attention)
+    shape = shape_of(model_type, config)
+    real = found.working + sum(found.kv)
+    told = working_bytes(shape, CONTEXT, "bfloat16", attention, CHUNK) + sum(kept(shape, CONTEXT, "bfloat16"))
+    assert -SHORT.get(model_type, 0.05) <= told / real - 1 <= LOOSE.get(model_type, 0.1), (told, real)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("context", [CHUNK // 2, CHUNK, 3 * CHUNK + 20, 16 * CHUNK])
+def test_contexts_of_any_length_in_every_dtype(context: int, attention: str, dtype: str) -> None:
+    model_type, config = KINDS["grouped"]
+    found = asked(model_type, config, context, attention, dtype)
+    shape = shape_of(model_type, config)
+    real = found.working + sum(found.kv)
+    told = working_bytes(shape, context, dtype, attention, CHUNK) + sum(kept(shape, context, dtype))
+    assert -0.05 <= told / real - 1 <= 0.1, (told, real)
+
+
+def test_the_passes_that_may_be_the_most_demanding() -> None:
+    assert passes_of(1024, 512) == ((512, 1024), (1, 1024))
+    assert passes_of(1100, 512) == ((512, 1024), (76, 1100), (1, 1100))
+    assert passes_of(300, 512) == ((300, 300), (1, 300))
