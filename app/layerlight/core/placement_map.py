@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from layerlight.core.errors import BadRequest, MapMismatch, UnknownPlace
+from layerlight.core.model import Model
 from layerlight.core.units import Unit
 
 
-def read_map(text: str) -> tuple[tuple[str, str], ...]:
-    """(layer, place) pairs from JSON: {layer: place}, or what `plan --json` printed.
+def read_map(text: str, model: Model | None = None) -> tuple[tuple[str, str], ...]:
+    """(layer, place) pairs from JSON: {layer: place}, a saved plan, or what `plan --json` printed.
 
-    Raises BadRequest when it is neither.
+    Raises BadRequest when it is none of them, and MapMismatch for a plan that was saved for another model than this.
     """
     try:
         data = json.loads(text.removeprefix("\ufeff"))
@@ -26,7 +27,20 @@ def read_map(text: str) -> tuple[tuple[str, str], ...]:
         raise BadRequest(
             "The map is not JSON of the form {layer: place}.", hint="Take one from “plan --json”."
         ) from error
+    if model is not None:
+        _check_model(data, model)
     return tuple((str(layer), _place_name(place)) for layer, place in pairs)
+
+
+def _check_model(data: Mapping[str, object], model: Model) -> None:
+    """Layers of two models may have the same names: a saved plan also tells how many parameters its model has."""
+    parameters = data.get("parameters")
+    if isinstance(parameters, int) and parameters != model.parameters:
+        raise MapMismatch(
+            f"The plan was saved for {data.get('model') or 'another model'}, which has {parameters:,} parameters; "
+            f"{model.name or 'this model'} has {model.parameters:,}.",
+            hint="Plan again for this model.",
+        )
 
 
 def place_by_hand(units: Sequence[Unit], allowed: Iterable[str], places: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,0 +1,110 @@
+"""A plan for elsewhere: a device map for transformers, JSON, and a Python snippet that loads the model as planned."""
+
+from __future__ import annotations
+
+import json
+
+from layerlight.core.device import CPU, DISK
+from layerlight.core.model import LayerKind
+from layerlight.core.plan import Plan
+
+OFFLOAD_FOLDER = "offload"
+"""Where the snippet leaves weights that can't be read from the model's own files."""
+
+
+def device_map(plan: Plan) -> dict[str, str | int]:
+    """Layer → place as transformers takes it: complete, and CUDA devices as bare numbers."""
+    return {layer: _place(place) for layer, place in plan.device_map().items()}
+
+
+def plan_json(plan: Plan) -> str:
+    """The placement as `--map` and the window read it again, with the model and the places it was made for."""
+    content = {
+        "model": plan.model.name,
+        "parameters": plan.model.parameters,
+        "context": plan.budget.context,
+        "dtype": plan.dtype,
+        "quantization": plan.wishes.quantization,
+        "device_map": plan.device_map(),
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def max_memory(plan: Plan) -> dict[str | int, int]:
+    """Bytes that weights may take on each place, as transformers takes it: places it has no key for are left out."""
+    rooms: dict[str | int, int] = {}
+    for use in plan.prediction.places:
+        key = _place(use.place)
+        if use.place != DISK and (isinstance(key, int) or key in (CPU, "mps")):
+            rooms[key] = use.weights
+    return rooms
+
+
+def python_snippet(plan: Plan) -> str:
+    """A complete Python programme: it loads the model as the plan places it and answers once."""
+    dtype = f"torch.{plan.dtype}"
+    lines = [
+        '"""Loads a model as Layerlight planned it, and answers once."""',
+        "",
+        "import torch",
+        f"from transformers import {', '.join(_imports(plan))}",
+        "",
+        f"FOLDER = {plan.model.folder!r}",
+        f"DEVICE_MAP = {json.dumps(device_map(plan), indent=4, ensure_ascii=False)}",
+        f"# What the plan leaves to weights on each place; beside them: {_beside(plan)}.",
+        f"MAX_MEMORY = {max_memory(plan)!r}",
+        "",
+        "tokenizer = AutoTokenizer.from_pretrained(FOLDER)",
+        "model = AutoModelForCausalLM.from_pretrained(",
+        "    FOLDER,",
+        f"    dtype={dtype},",
+        "    device_map=DEVICE_MAP,",
+        "    max_memory=MAX_MEMORY,",
+        f"    offload_folder={OFFLOAD_FOLDER!r},",
+        f"    attn_implementation={plan.attention!r},",
+        *_quantization(plan, dtype),
+        ")",
+        "",
+        f"# The plan keeps room for {plan.budget.context} tokens, prompt and answer together.",
+        f'inputs = tokenizer("Hello", return_tensors="pt").to({_first_device(plan)!r})',
+        f"answer = model.generate(**inputs, max_new_tokens={min(64, max(1, plan.budget.context // 2))})",
+        "print(tokenizer.decode(answer[0], skip_special_tokens=True))",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _first_device(plan: Plan) -> str:
+    """Where the embedding runs: `model.device` is `meta` while it rests elsewhere."""
+    embeddings = [layer.name for layer in plan.model.layers if layer.kind is LayerKind.EMBEDDING]
+    return plan.placement(embeddings[0]).runs_on if embeddings else CPU
+
+
+def _imports(plan: Plan) -> tuple[str, ...]:
+    names = ("AutoModelForCausalLM", "AutoTokenizer")
+    return (*names, "BitsAndBytesConfig") if plan.wishes.quantization else names
+
+
+def _quantization(plan: Plan, dtype: str) -> tuple[str, ...]:
+    match plan.wishes.quantization:
+        case None:
+            return ()
+        case "int8":
+            return ("    quantization_config=BitsAndBytesConfig(load_in_8bit=True),",)
+        case four_bit:
+            return (
+                "    quantization_config=BitsAndBytesConfig(",
+                f"        load_in_4bit=True, bnb_4bit_quant_type={four_bit!r}, bnb_4bit_compute_dtype={dtype}",
+                "    ),",
+            )
+
+
+def _beside(plan: Plan) -> str:
+    parts = [
+        f"{use.used - use.weights} bytes on {use.place}" for use in plan.prediction.places if use.kv or use.working
+    ]
+    return ", ".join(parts) or "nothing"
+
+
+def _place(place: str) -> str | int:
+    kind, _, number = place.partition(":")
+    return int(number) if kind == "cuda" and number else place
