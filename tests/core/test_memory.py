@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from layerlight.core import memory
-from layerlight.core.model import LayerKind, LinearShape
+from layerlight.core.device import Device
+from layerlight.core.model import LayerKind, LinearShape, Tensor
 from tests.core.models import GIB, MIB, accelerator, dense, disk, layer, ram, tensor
 
 
@@ -25,11 +26,68 @@ def test_integers_keep_their_size() -> None:
 
 @pytest.mark.parametrize(
     ("quantization", "size"),
-    [("nf4", 128 * 64 // 2 + 128 * 4), ("fp4", 128 * 64 // 2 + 128 * 4), ("int8", 128 * 64 + 128 * 4)],
+    [
+        ("nf4", 128 * 64 // 2 + 128 * 4 + 64),
+        ("fp4", 128 * 64 // 2 + 128 * 4 + 64),
+        ("nf4-double", 128 * 64 // 2 + 128 + 4 + 1028 + 64),
+        ("int8", 128 * 64 + 128 * 4),
+    ],
 )
 def test_quantised_weights_bring_their_scales(quantization: str, size: int) -> None:
     linear = layer("model.layers.0", LayerKind.DECODER, tensor("model.layers.0.mlp.up_proj.weight", 128, 64))
     assert memory.loaded_size(linear, "bfloat16", quantization) == size
+
+
+def test_turned_weights_have_a_scale_for_each_output() -> None:
+    """GPT-2's weights lie input by output."""
+    turned = layer("transformer.h.0", LayerKind.DECODER, tensor("transformer.h.0.mlp.c_fc.weight", 64, 256))
+    assert memory.loaded_size(turned, "bfloat16", "int8") == 64 * 256 + 4 * 256
+
+
+@pytest.mark.parametrize(
+    ("name", "quantised"), [("encoder.layers.0.mlp.fc1", True), ("embeddings.position_embedding", False)]
+)
+def test_towers_are_quantised_but_not_their_tables(name: str, quantised: bool) -> None:
+    found = tensor(f"model.vision_tower.{name}.weight", 64, 64)
+    tower = layer("model.vision_tower", LayerKind.TOWER, found)
+    assert memory.quantizable(found, tower) is quantised
+
+
+def packed() -> list[Tensor]:
+    return [
+        tensor("model.layers.0.mlp.up_proj.weight", 128, 256, dtype="float8_e4m3fn"),
+        tensor("model.layers.0.mlp.up_proj.weight_scale_inv", 1, 2, dtype="float32"),
+        tensor("model.layers.0.mlp.experts.down_proj_blocks", 4, 64, 8, 16, dtype="uint8"),
+        tensor("model.layers.0.mlp.experts.down_proj_scales", 4, 64, 8, dtype="uint8"),
+        tensor("model.layers.0.input_layernorm.weight", 256),
+    ]
+
+
+def test_packed_weights_expand_where_nothing_computes_in_them() -> None:
+    """Twice the bytes for fp8, four times for mxfp4, and their scales are gone."""
+    found = layer("model.layers.0", LayerKind.DECODER, *packed())
+    assert memory.loaded_size(found, "bfloat16") == sum(each.size for each in packed())
+    expanded = 2 * (128 * 256 + 4 * 64 * 8 * 32 + 256)
+    assert memory.loaded_size(found, "bfloat16", expands=True) == expanded
+
+
+@pytest.mark.parametrize(
+    ("method", "devices", "expanding"),
+    [
+        ("fp8", (ram(),), True),
+        ("fp8", (accelerator(capability=(8, 6)), ram()), True),
+        ("fp8", (accelerator(capability=(8, 9)), ram()), False),
+        ("fp8", (accelerator("xpu:0", kind="xpu"), ram()), False),
+        ("fp8", (accelerator("mps", kind="mps"), ram()), True),
+        ("mxfp4", (accelerator(capability=(9, 0)), ram()), True),
+        ("gptq", (ram(),), False),
+        (None, (ram(),), False),
+    ],
+)
+def test_which_machine_computes_in_packed_weights(
+    method: str | None, devices: tuple[Device, ...], expanding: bool
+) -> None:
+    assert memory.expands(method, devices) is expanding
 
 
 @pytest.mark.parametrize(

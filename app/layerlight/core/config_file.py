@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from layerlight.core.model import FLOAT_DTYPES
 from layerlight.core.plain_file import read_plain
 
 LARGEST_CONFIG = 20_000_000
@@ -44,6 +45,15 @@ class ConfigFile:
                 inner = nested.get("text_config")
                 return inner if isinstance(inner, dict) else nested
         return self.content
+
+    @property
+    def dtype(self) -> str | None:
+        """The float dtype it names for the model, by torch's name; None where it names none."""
+        for part in (self.content, self.text):
+            said = part.get("dtype") or part.get("torch_dtype")
+            if isinstance(said, str) and said.removeprefix("torch.") in FLOAT_DTYPES:
+                return said.removeprefix("torch.")
+        return None
 
     @property
     def quantization(self) -> str | None:

@@ -11,7 +11,7 @@ from layerlight.core.architecture import judge
 from layerlight.core.config_file import ConfigFile
 from layerlight.core.errors import BadRequest, WrongKindOfModel
 from layerlight.core.layers import COMPONENT, layers_of, name_rules, tie
-from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, Component, Model, Tensor
+from layerlight.core.model import DTYPE_SIZES, Component, Model, Tensor
 from layerlight.core.parameter_shapes import parameter_shapes
 from layerlight.core.pipeline_folder import most_common_dtype
 from layerlight.core.text_shape import MOST_LAYERS, promised_layers, text_shape
@@ -60,16 +60,15 @@ def model_from_config(config: Mapping[str, Any], name: str, folder: str = "") ->
         shape,
         tied=tied,
         quantization=read.quantization,
+        config_dtype=dtype,
         notes=("Its sizes are computed from config.json: no weight file was read.", *notes),
     )
 
 
 def _dtype(config: ConfigFile) -> tuple[str, tuple[str, ...]]:
     """The dtype of the files, as far as the config says."""
-    for part in (config.content, config.text):
-        said = part.get("dtype") or part.get("torch_dtype")
-        if isinstance(said, str) and said.removeprefix("torch.") in FLOAT_DTYPES:
-            return said.removeprefix("torch."), ()
+    if config.dtype is not None:
+        return config.dtype, ()
     assumed = "float32" if config.model_type == "gpt2" else "bfloat16"
     return assumed, (f"config.json names no dtype: {assumed} is assumed.",)
 

@@ -38,6 +38,8 @@ class Device:
     dtypes: tuple[str, ...] = ()
     """dtypes that a probe ran on this device, as torch names them; empty when not probed yet."""
     note: str = ""
+    capability: tuple[int, int] | None = None
+    """CUDA's compute capability; None for other kinds, and where nobody knows."""
 
     @property
     def is_accelerator(self) -> bool:

@@ -161,6 +161,7 @@ def _inspect_model(place: Path, name: str, names: frozenset[str]) -> Model:
         problems[0][1] if problems else "",
         weights.pickled,
         tokenizer.problem if verdict.kind.generates_text else "",
+        config.dtype,
     )
 
 

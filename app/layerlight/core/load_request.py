@@ -14,7 +14,7 @@ def load_request(plan: Plan, offload_folder: str | None = None) -> LoadRequest:
         dtype=plan.dtype,
         context=plan.budget.context,
         quantization=plan.wishes.quantization,
-        attention=plan.wishes.attention,
+        attention=plan.attention,
         prefill_chunk=plan.prefill_chunk,
         offload_folder=offload_folder,
     )

@@ -167,6 +167,8 @@ class Model:
     """True when the weights are pickles, which only the safe reader may open."""
     tokenizer_problem: str = ""
     """The one of `problems` that is about the tokenizer: it keeps the model from answering, not from being planned."""
+    config_dtype: str | None = None
+    """The dtype that config.json names for computing: what weights become that are stored in fp8 or packed."""
 
     @property
     def size(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from layerlight.core import memory, speed
+from layerlight.core.attention import attention_for
 from layerlight.core.bundles import Ways, bundles_of
 from layerlight.core.choosing import Choice, Choosing
 from layerlight.core.device import CPU, DISK, Budget, Machine, format_size
@@ -154,10 +155,16 @@ def _check_quantized(places: Sequence[str], wishes: Wishes) -> None:
         )
 
 
+def loading_dtype(model: Model) -> str:
+    """The dtype a model is loaded in by itself: its files', or where those are packed, what its config names."""
+    if model.dtype in FLOAT_DTYPES:
+        return model.dtype
+    return model.config_dtype or ("bfloat16" if model.quantization else "float32")
+
+
 def _dtype(model: Model, rooms: tuple[Room, ...], wishes: Wishes) -> tuple[str, tuple[str, ...]]:
     """The dtype to load in: the wish, else the file's own, else the nearest that the first device really runs."""
-    own = model.dtype if model.dtype in FLOAT_DTYPES and model.dtype in DTYPE_SIZES else "float32"
-    asked = wishes.dtype or own or "float32"
+    asked = wishes.dtype or loading_dtype(model)
     device = rooms[0].device
     if not device.dtypes or asked in device.dtypes:
         return asked, ()
@@ -187,9 +194,17 @@ class _Task:
         self.rooms, self.dtype = rooms, dtype
         self.workload = wishes.workload.within(budget.context)
         batch = self.workload.batch
-        units = units_of(model, shape, budget.context, dtype, wishes.quantization)
+        units = units_of(
+            model,
+            shape,
+            budget.context,
+            dtype,
+            wishes.quantization,
+            memory.expands(model.quantization, machine.devices),
+        )
         self.units = units if batch == 1 else tuple(replace(unit, kv=batch * unit.kv) for unit in units)
-        self.working = batch * memory.working_bytes(shape, budget.context, dtype, wishes.attention, PREFILL_CHUNK)
+        attention = attention_for(shape.model_type, wishes.attention)
+        self.working = batch * memory.working_bytes(shape, budget.context, dtype, attention, PREFILL_CHUNK)
         width = DTYPE_SIZES[dtype]
         cached = _fits_in_free_ram(model, machine)
         self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK, cached=cached)

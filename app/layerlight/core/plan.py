@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from layerlight.core.attention import attention_for
 from layerlight.core.device import Budget, Machine
 from layerlight.core.model import Model
 from layerlight.core.workload import USUAL, Workload
@@ -140,6 +141,11 @@ class Plan:
         """Places that hold at least one layer, in the machine's order."""
         used = {placement.rests_on for placement in self.placements}
         return tuple(device.id for device in self.machine.devices if device.id in used)
+
+    @property
+    def attention(self) -> str:
+        """What the model is run with: the wish, or `eager` where its type allows nothing else."""
+        return attention_for(self.model.shape.model_type if self.model.shape else "", self.wishes.attention)
 
     def device_map(self) -> dict[str, str]:
         """Layer → place, complete, as transformers' `device_map` takes it."""

@@ -17,7 +17,7 @@ class Weights:
 
     size: int
     tensor: int
-    """Bytes that carrying it needs where it runs: its largest tensor, or all its experts, which are fused."""
+    """Bytes that carrying it needs where it runs: its largest module, or all its experts, which are fused."""
     parameters: int
     routed: int
     routed_parameters: int
@@ -34,7 +34,7 @@ class Unit:
     kv: int
     """The unit's share of the KV cache."""
     tensor: int
-    """Bytes of the largest tensor: the room that carrying it needs where it runs."""
+    """The room that carrying it needs where it runs: what its hooks bring at once."""
     weights: tuple[Weights, ...] = ()
 
     @property
@@ -49,9 +49,16 @@ class Unit:
         )
 
 
-def units_of(model: Model, shape: TextShape, context: int, dtype: str, quantization: str | None) -> tuple[Unit, ...]:
-    """The model's units in its own order; tied layers stand where the first of them does."""
-    weights = dict(zip((layer.name for layer in model.layers), _weighed(model, dtype, quantization), strict=True))
+def units_of(
+    model: Model, shape: TextShape, context: int, dtype: str, quantization: str | None, expands: bool = False
+) -> tuple[Unit, ...]:
+    """The model's units in its own order; tied layers stand where the first of them does.
+
+    Where it `expands`, weights stored in fp8 or mxfp4 are loaded in `dtype`.
+    """
+    weights = dict(
+        zip((layer.name for layer in model.layers), _weighed(model, dtype, quantization, expands), strict=True)
+    )
     by_name = {layer.name: layer for layer in model.layers}
     group_of = {name: group for group in model.tied for name in group}
     units: list[Unit] = []
@@ -77,25 +84,27 @@ def _unit(layers: tuple[Layer, ...], weights: tuple[Weights, ...], shape: TextSh
 
 # -- weighing: the same for every context and every limit, and long where each expert is a tensor ----------------------
 
-_kept: list[tuple[Model, str, str | None, tuple[Weights, ...]]] = []
+_kept: list[tuple[Model, tuple[str, str | None, bool], tuple[Weights, ...]]] = []
 
 
-def _weighed(model: Model, dtype: str, quantization: str | None) -> tuple[Weights, ...]:
+def _weighed(model: Model, dtype: str, quantization: str | None, expands: bool) -> tuple[Weights, ...]:
     """What each layer weighs. The last few answers are kept, told apart by identity: comparing models is as slow."""
-    for kept, kept_dtype, kept_quantization, weights in _kept:
-        if kept is model and kept_dtype == dtype and kept_quantization == quantization:
+    loaded = (dtype, quantization, expands)
+    for kept, kept_loaded, weights in _kept:
+        if kept is model and kept_loaded == loaded:
             return weights
-    weights = tuple(_weights(layer, model.shape, dtype, quantization) for layer in model.layers)
-    _kept.append((model, dtype, quantization, weights))
+    weights = tuple(_weights(layer, model.shape, dtype, quantization, expands) for layer in model.layers)
+    _kept.append((model, loaded, weights))
     del _kept[:-_KEPT_MODELS]
     return weights
 
 
-def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: str | None) -> Weights:
-    size = largest = parameters = routed = routed_parameters = 0
+def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: str | None, expands: bool) -> Weights:
+    size = parameters = routed = routed_parameters = 0
     quantized = False
+    modules: dict[str, int] = {}
     for tensor in layer.tensors:
-        own = memory.loaded_tensor_size(tensor, layer, dtype, quantization)
+        own = memory.loaded_tensor_size(tensor, layer, dtype, quantization, expands)
         elements = tensor.elements
         size += own
         parameters += elements
@@ -103,9 +112,22 @@ def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: st
             routed += own
             routed_parameters += elements
         else:
-            largest = max(largest, own)
+            module = tensor.name.rpartition(".")[0]
+            modules[module] = modules.get(module, 0) + own
         quantized = quantized or (quantization is not None and memory.quantizable(tensor, layer))
-    return Weights(size, max(largest, routed), parameters, routed, routed_parameters, quantized)
+    return Weights(size, max(_carried(modules), routed), parameters, routed, routed_parameters, quantized)
+
+
+def _carried(modules: dict[str, int]) -> int:
+    """Most bytes carried at once: a module's own tensors all together, while those of the modules around it stay."""
+    return max((own + _around(module, modules) for module, own in modules.items()), default=0)
+
+
+def _around(module: str, modules: dict[str, int]) -> int:
+    found = 0
+    while module := module.rpartition(".")[0]:
+        found += modules.get(module, 0)
+    return found
 
 
 def _is_routed(tensor: Tensor, shape: TextShape | None) -> bool:

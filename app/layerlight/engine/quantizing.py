@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from layerlight.core.errors import BadRequest
-from layerlight.core.memory import FOUR_BIT_BLOCK
+from layerlight.core.memory import FOUR_BIT_BLOCK, quantized_size
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line
 
-FOUR_BIT = ("nf4", "fp4")
+FOUR_BIT = ("nf4", "fp4", "nf4-double", "fp4-double")
 _PACKED_ROWS = 32
 
 
@@ -23,9 +23,9 @@ def bitsandbytes_config(quantization: str, dtype: torch.dtype) -> Any:
     if quantization in FOUR_BIT:
         return BitsAndBytesConfig(
             load_in_4bit=True,
-            bnb_4bit_quant_type=quantization,
+            bnb_4bit_quant_type=quantization.removesuffix("-double"),
             bnb_4bit_compute_dtype=dtype,
-            bnb_4bit_use_double_quant=False,
+            bnb_4bit_use_double_quant=quantization.endswith("-double"),
         )
     return BitsAndBytesConfig(load_in_8bit=True)
 
@@ -34,7 +34,8 @@ def stored_bitsandbytes(stored: Any) -> str | None:
     """The format of weights that bitsandbytes quantised before they were saved, by config.json's entry; else None."""
     entry = stored if isinstance(stored, dict) else stored.to_dict() if hasattr(stored, "to_dict") else {}
     if entry.get("load_in_4bit"):
-        return str(entry.get("bnb_4bit_quant_type", "nf4"))
+        double = "-double" if entry.get("bnb_4bit_use_double_quant") else ""
+        return str(entry.get("bnb_4bit_quant_type", "nf4")) + double
     return "int8" if entry.get("load_in_8bit") else None
 
 
@@ -65,7 +66,9 @@ def _probe(quantization: str, place: str) -> str:
 
         quiet_bitsandbytes()
         if quantization in FOUR_BIT:
-            layer = bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.float32, quant_type=quantization)
+            layer = bitsandbytes.nn.Linear4bit(
+                64, 64, bias=False, compute_dtype=torch.float32, quant_type=quantization.removesuffix("-double")
+            )
         else:
             layer = bitsandbytes.nn.Linear8bitLt(64, 64, bias=False, has_fp16_weights=False)
         layer = layer.to(place)
@@ -119,7 +122,8 @@ def unquantized_modules(model: torch.nn.Module) -> tuple[str, ...]:
 
 
 def quantized_bytes(module: torch.nn.Module, rows: int, elements: int) -> int:
-    """Bytes of a quantised weight of this module with its scales, and the code book a 4-bit weight carries."""
+    """Bytes of a quantised weight of this module with its scales, and the tables a 4-bit weight carries."""
     if type(module).__name__ == "Linear8bitLt":
-        return elements + 4 * rows
-    return -(-elements // 2) + 4 * -(-elements // FOUR_BIT_BLOCK) + 4 * 16
+        return quantized_size(elements, rows, "int8")
+    double = bool(getattr(module.weight, "compress_statistics", False))
+    return quantized_size(elements, rows, "nf4-double" if double else "nf4")
