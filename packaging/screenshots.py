@@ -17,6 +17,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
+    from layerlight.core.state import State
+    from layerlight.ui.app import Program
+    from layerlight.ui.theme import ThemeSwitch
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = (1440, 900)
@@ -54,7 +62,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 class Camera:
     """Saves the window in both themes, in the state it is in now: nothing is heard meanwhile."""
 
-    def __init__(self, window: object, themes: object, out: Path) -> None:
+    def __init__(self, window: QWidget, themes: ThemeSwitch, out: Path) -> None:
         self._window, self._themes, self._out = window, themes, out
         self.taken: set[str] = set()
 
@@ -103,7 +111,7 @@ def _real(asked: argparse.Namespace) -> list[str]:
 class Story:
     """Opens, loads, asks, loads again and loses its engine, with a picture at each turn."""
 
-    def __init__(self, program: object, camera: Camera, asked: argparse.Namespace) -> None:
+    def __init__(self, program: Program, camera: Camera, asked: argparse.Namespace) -> None:
         from layerlight.core.device import parse_limit
 
         self._program, self._camera, self._asked = program, camera, asked
@@ -114,9 +122,11 @@ class Story:
         )
         self._session.changed.connect(self._heard)
 
-    def _heard(self, state: object, event: object) -> None:
+    def _heard(self, state: State, event: Any) -> None:
         match type(event).__name__:
-            case "Planned" if state.engine_warm and state.machine.torch_build and "rest" not in self._camera.taken:
+            case "Planned" if (
+                state.engine_warm and state.machine and state.machine.torch_build and "rest" not in self._camera.taken
+            ):
                 self._soon(self._rest, 800)
             case "LoadProgressed" | "LayerPlaced" if state.progress and state.progress.bytes_total:
                 self._loading(state.progress.bytes_done / state.progress.bytes_total)
@@ -163,7 +173,7 @@ class Story:
         QTimer.singleShot(wait, self._session, do)
 
 
-def _in_the_middle(state: object) -> bool:
+def _in_the_middle(state: State) -> bool:
     """Whether a layer near the middle runs: a sweep is best seen there."""
     names = [placement.layer for placement in state.loaded_plan.placements] if state.loaded_plan else []
     return state.running in names[len(names) // 3 : 2 * len(names) // 3]
@@ -207,6 +217,8 @@ def _scripted(asked: argparse.Namespace) -> list[str]:
     desk.work.map.focus_block("")
     session.load()
     request = engine.last_load
+    if request is None:
+        raise SystemExit("The window did not load.")
     engine.tell(*fakes.load_began(request), *fakes.load_goes(request, 0.4))
     camera.take("loading")
     loaded = fakes.load_done(request, machine)

@@ -162,8 +162,8 @@ def test_an_old_python_reads_far_enough_to_say_so(script: str) -> None:
 
 
 def test_the_set_up_needs_nothing_but_the_standard_library() -> None:
-    own = {path.stem for path in (ROOT / "packaging").glob("*.py")}
-    for path in (ROOT / "packaging").glob("*.py"):
+    own = {path.stem for path in (ROOT / "packaging").glob("*.py")} - {"screenshots"}  # drives the window itself
+    for path in (ROOT / "packaging" / f"{stem}.py" for stem in own):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
