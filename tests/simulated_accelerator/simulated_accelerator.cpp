@@ -474,6 +474,14 @@ at::Scalar read_scalar(const at::Tensor& self) {
   return cpu_alias(self).item();
 }
 
+// An accelerator's kernel counts whole numbers too, which the CPU's does not.
+at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& least, const at::Scalar& most) {
+  at::Tensor counted = at::histc(cpu_alias(self).to(at::kFloat), bins, least, most);
+  at::Tensor result = at::empty(counted.sizes(), self.options());
+  cpu_alias(result).copy_(counted);
+  return result;
+}
+
 void record_stream(at::Tensor&, c10::Stream) {}
 
 }  // namespace
@@ -490,6 +498,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Tensor", set_tensor);
   m.impl("set_", set_nothing);
   m.impl("record_stream", record_stream);
+  m.impl("histc", histc);
   m.impl("_local_scalar_dense", read_scalar);
   // The first two have a generic form, whose last bits differ from the CPU's kernel; convolutions have none. Attention is
   // one kernel, like a real accelerator's: the scores of the whole context are never device memory.

@@ -201,6 +201,13 @@ def test_tensors_of_two_devices_are_refused_as_on_a_real_one(mix: Callable[..., 
         mix(torch.ones(2, 2, device="sim:0"), torch.ones(2, 2, device=other))
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32])
+def test_whole_numbers_are_counted_as_an_accelerator_does(dtype: torch.dtype) -> None:
+    """The CPU's kernel counts floats only; routers of experts count whole numbers on accelerators."""
+    counted = torch.histc(torch.tensor([0, 3, 3, 1, 3], dtype=dtype).to("sim"), bins=4, min=0, max=3)
+    assert (counted.dtype, counted.device.type, counted.tolist()) == (dtype, "sim", [1, 1, 0, 3])
+
+
 def test_streams_and_events_are_accepted() -> None:
     stream = torch.Stream(device="sim:1")
     event = torch.Event(device="sim:1")

@@ -29,7 +29,7 @@ def random_llama(
     making = folder.with_name(f".{folder.name}-{os.getpid()}")
     making.mkdir(parents=True, exist_ok=True)
     try:
-        _write_tokenizer(making)
+        write_tokenizer(making)
         _write_weights(making, hidden, intermediate, layers, heads, key_value_heads, context)
         making.rename(folder)
     finally:
@@ -68,7 +68,7 @@ def _write_weights(
     model.save_pretrained(folder, max_shard_size=MAX_SHARD)
 
 
-def _write_tokenizer(folder: Path) -> None:
+def write_tokenizer(folder: Path) -> None:
     """A byte-level tokenizer without merges: each byte of the text is a token."""
     from tokenizers import Tokenizer
     from tokenizers.decoders import ByteLevel as ByteLevelDecoder

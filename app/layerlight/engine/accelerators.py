@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -74,7 +74,14 @@ def describe(accelerator: Accelerator, memory: AcceleratorMemory, ram: Device) -
         name, note = f"{accelerator.kind} device", f"It can't be asked: {first_line(error)}"
     shared = accelerator.kind == "mps" or is_integrated(properties)
     device = Device(accelerator.id, accelerator.kind, name, memory.total, memory.free, note=note)
+    if accelerator.kind == "cuda" and properties is not None:
+        device = replace(device, capability=_capability(properties))
     return _one_pool(device, ram) if shared else device
+
+
+def _capability(properties: Any) -> tuple[int, int] | None:
+    major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
+    return (major, minor) if isinstance(major, int) and isinstance(minor, int) else None
 
 
 def read_memory(accelerator: Accelerator) -> AcceleratorMemory:
