@@ -16,6 +16,9 @@ from layerlight.engine.streaming import carry_counted
 from layerlight.engine.watching import LayerWatch
 
 VOCABULARY = 64
+TENSORS_IN_FILE = 272
+"""What a small model has in its one file: opening it for each tensor takes as long as its list of them is. Shards of
+large models list fewer, but there the bytes take the time."""
 ALIGNMENT = 256
 
 
@@ -82,7 +85,9 @@ class StackOnDisk:
         self.stack = DecodeStack(size, dtype, buffer)
         self.file = file
         model = self.stack.model
-        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, str(file))
+        weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+        others = {f"other.{number}": torch.zeros(1) for number in range(TENSORS_IN_FILE - len(weights))}
+        save_file(weights | others, str(file))
         name = str(dtype).removeprefix("torch.")
         index = {
             weight: {"safetensors_file": str(file), "weight_name": weight, "dtype": name}
