@@ -26,6 +26,7 @@ from layerlight.core.errors import BadRequest, LayerlightError, Stopped, Unexpec
 from layerlight.core.folders import own_folders
 from layerlight.core.memory import QUANTIZATIONS
 from layerlight.core.messages import CalibrateRequest, ChatMessage, StarterRequest, TextRequest
+from layerlight.core.sampling import require_sensible
 from layerlight.core.settings import read_settings
 from layerlight.terminal import commands
 from layerlight.terminal.calibrating import calibrate
@@ -232,8 +233,6 @@ def _seconds(words: str) -> float:
 
 def _text_request(options: argparse.Namespace) -> TextRequest:
     """The complete request, refused here when no run could honour it: before anything is loaded."""
-    from layerlight.engine.prompt import require_sensible
-
     system = [ChatMessage("system", mended(options.system))] if options.system else []
     request = TextRequest(
         messages=(*system, ChatMessage("user", mended(_prompt(options)))),

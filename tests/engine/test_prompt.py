@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from layerlight.core.errors import BadRequest, PromptTooLong, RunFailed
-from layerlight.core.messages import ChatMessage, TextRequest
-from layerlight.engine.prompt import clean, encode, end_tokens, prepare, require_sensible
+from layerlight.core.errors import BadRequest, BrokenModel, PromptTooLong, RunFailed, Stopped
+from layerlight.core.messages import ChatMessage
+from layerlight.engine.prompt import PIECE, clean, encode, end_tokens, prepare
 from tests.engine.events import text_request
 from tests.engine.tiny_models import CHAT, VOCABULARY, byte_tokenizer
 
@@ -74,47 +73,6 @@ def test_text_that_is_no_unicode_is_mended(text: str, expected: str, template: s
 
 
 @pytest.mark.parametrize(
-    "messages",
-    [
-        (),
-        (ChatMessage("user", ""),),
-        (ChatMessage("user", " \n\t "),),
-        (ChatMessage("system", "Be brief."),),
-        (ChatMessage("system", "Be brief."), ChatMessage("user", "")),
-    ],
-)
-def test_an_empty_prompt_is_refused(messages: tuple[ChatMessage, ...]) -> None:
-    """F05: empty, only spaces, only a system message."""
-    with pytest.raises(BadRequest, match="empty"):
-        require_sensible(TextRequest(messages, seed=0))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("temperature", -0.1), ("temperature", math.nan), ("temperature", math.inf), ("temperature", 1e9),
-        ("top_p", 0.0), ("top_p", 1.5), ("top_p", -1.0), ("top_p", math.nan),
-        ("top_k", -1),
-        ("repetition_penalty", 0.0), ("repetition_penalty", -1.0), ("repetition_penalty", math.inf),
-        ("max_new_tokens", 0), ("max_new_tokens", -1),
-        ("seed", -1), ("seed", 2**63),
-    ],
-)  # fmt: skip
-def test_settings_that_no_run_can_honour_are_refused(name: str, value: float) -> None:
-    """F06: said with what is allowed."""
-    settings: dict[str, Any] = {"seed": 0, name: value}
-    with pytest.raises(BadRequest) as refused:
-        require_sensible(TextRequest((ChatMessage("user", "hi"),), **settings))
-    assert "must be" in refused.value.hint
-
-
-def test_the_edges_of_what_is_allowed_are_allowed() -> None:
-    """F06."""
-    for settings in ({"temperature": 0.0}, {"temperature": 2.0, "top_p": 1.0, "top_k": 0}, {"seed": 2**63 - 1}):
-        require_sensible(text_request(**settings))
-
-
-@pytest.mark.parametrize(
     ("length", "asked", "context", "room", "cut"),
     [(10, 5, 16, 5, False), (10, 6, 16, 6, False), (10, 7, 16, 6, True), (15, 100, 16, 1, True)],
 )
@@ -143,8 +101,59 @@ def test_a_template_that_refuses_is_a_clear_error() -> None:
     template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('No system role.') }}{% endif %}x"
     with pytest.raises(BadRequest, match=r"No system role\."):
         encode([ChatMessage("system", "a"), ChatMessage("user", "b")], byte_tokenizer(template))
-    with pytest.raises(BadRequest, match="chat template"):
+    with pytest.raises(BrokenModel, match="line 1 of it is no template"):
         encode([ChatMessage("user", "b")], byte_tokenizer("{{ messages[0]['content'] | no_such_filter }}"))
+
+
+@pytest.mark.parametrize("template", [CHAT, None])
+@pytest.mark.parametrize("text", ["x", " a", "word ", "漢"])
+def test_many_megabytes_are_refused_before_they_are_all_counted(text: str, template: str | None) -> None:
+    """F04: by the characters alone, or by the first pieces; the tokenizer never sees the whole."""
+    tokenizer = byte_tokenizer(template)
+    seen: list[int] = []
+
+    class Watched:
+        name_or_path, bos_token_id, eos_token_id = "", 0, 1
+        chat_template, special_tokens_map = template, tokenizer.special_tokens_map
+
+        def __call__(self, text: str, **options: Any) -> Any:
+            seen.append(len(text))
+            return tokenizer(text, **options)
+
+    with pytest.raises(PromptTooLong, match=r"characters; the context holds 256"):
+        prepare(text_request(text * 2**22), Watched(), 256, VOCABULARY)
+    assert seen == []
+    with pytest.raises(PromptTooLong, match="are more than"):
+        prepare(text_request(text * (2**21 // len(text))), Watched(), 65536, VOCABULARY)
+    assert sum(seen) <= PIECE
+
+
+def test_counting_a_long_prompt_hears_a_stop() -> None:
+    """F01: between two pieces; what a tokenizer drops would otherwise be counted to its end."""
+    told = iter([False, False, True])
+
+    def check() -> None:
+        if next(told):
+            raise Stopped()
+
+    with pytest.raises(Stopped):
+        prepare(text_request("x" * 2**20), byte_tokenizer(), 2**21, VOCABULARY, check)
+
+
+def test_pieces_never_refuse_what_fits() -> None:
+    text = "x" * (PIECE + 40)
+    assert len(prepare(text_request(text), byte_tokenizer(), len(text) + 1, VOCABULARY).ids) == len(text)
+
+
+def test_a_tokenizer_that_breaks_is_said() -> None:
+    class Breaking:
+        chat_template, name_or_path, bos_token_id = None, "/models/some", None
+
+        def __call__(self, *unused: object, **also: object) -> None:
+            raise KeyError("unk_token")
+
+    with pytest.raises(BrokenModel, match="tokenizer of some"):
+        encode([ChatMessage("user", "b")], Breaking())
 
 
 @pytest.mark.parametrize(

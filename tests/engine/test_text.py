@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from layerlight.core.errors import NotFinite, OutOfMemory, PromptTooLong
+from layerlight.core.errors import BrokenModel, NotFinite, OutOfMemory, PromptTooLong
 from layerlight.core.messages import LayerRan, LoadRequest, PromptCounted, RunFinished, RunResult, TextProduced
 from layerlight.engine.device_memory import process_memory
 from layerlight.engine.engine import TorchEngine
@@ -264,3 +264,20 @@ def test_memory_that_runs_out_ends_the_run_not_the_model(
         ask(engine, "x" * 200, 40)
     assert sim.memory_allocated(0) == held
     assert ask(engine, "hi", 4).tokens == expected
+
+
+def test_a_prompt_is_counted_before_the_weights_are_read(engine: TorchEngine, tmp_path: Path) -> None:
+    """F04: from config and tokenizer alone; the model before stays, and what was read serves the load."""
+    folder = write_model(tmp_path / "model", "tied")
+    request = request_for(folder, context=16)
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(PromptTooLong, match="17 tokens; the context holds 16"):
+        engine.count(text_request("x" * 17), request, Events().job())
+    engine.count(text_request("x" * 15), request, Events().job())
+    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "tokenizer.json").unlink()
+    engine.load(request, Events().job())
+    assert len(ask(engine, "x" * 8, count=4).tokens) == 4
+    with pytest.raises(BrokenModel, match="tokenizer"):
+        engine.load(request, Events().job())

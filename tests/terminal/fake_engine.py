@@ -40,15 +40,17 @@ def nothing() -> None:
 
 @dataclass
 class FakeEngine:
-    """`loading` and `answering` are called in the middle of each, and may raise."""
+    """`counting`, `loading` and `answering` are called in the middle of each, and may raise."""
 
     machine: Machine = field(default_factory=lambda: Machine((ram(), disk()), torch_build="fake"))
     pieces: Sequence[str] = ("Paris", " is", " the capital.")
+    counting: Callable[[], None] = nothing
     loading: Callable[[], None] = nothing
     answering: Callable[[], None] = nothing
     calibrating: Callable[[], None] = nothing
     rates: tuple[tuple[str, float], ...] = (("cpu", 9e9), ("matrix:cpu:bfloat16", 2e11), ("overhead:cpu", 2e-3))
     calibrations: list[CalibrateRequest] = field(default_factory=list)
+    counted: list[TextRequest] = field(default_factory=list)
     loads: list[LoadRequest] = field(default_factory=list)
     requests: list[TextRequest] = field(default_factory=list)
     looks: list[str | None] = field(default_factory=list)
@@ -74,6 +76,10 @@ class FakeEngine:
         job.check()
         measured = replace(self.machine, bandwidths=self.rates)
         job.emit(MachineCalibrated(measured, 14.0, (("cpu", 0.5),)))
+
+    def count(self, request: TextRequest, load: LoadRequest, job: Job) -> None:
+        self.counted.append(request)
+        self.counting()
 
     def load(self, request: LoadRequest, job: Job) -> None:
         self.loads.append(request)

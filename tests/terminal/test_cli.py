@@ -15,7 +15,7 @@ import pytest
 
 from layerlight import __version__, cli
 from layerlight.core.device import Device, Machine
-from layerlight.core.errors import DownloadFailed, LoadFailed, NotFinite, OutOfMemory, Stopped
+from layerlight.core.errors import DownloadFailed, LoadFailed, NotFinite, OutOfMemory, PromptTooLong, Stopped
 from layerlight.core.job import Job
 from layerlight.core.messages import StarterProgressed, StarterReady, StarterRequest
 from layerlight.core.settings import Settings, write_settings
@@ -100,6 +100,18 @@ def test_f11_a_drawn_seed_is_the_one_told_and_used(layerlight: Command, tiny_fol
     told = [layerlight("run", tiny_folder, "--prompt", "x", "--json").found["seed"] for _ in range(3)]
     assert told == [request.seed for request in engine.requests]
     assert len(set(told)) == 3
+
+
+def test_f04_a_prompt_that_is_too_long_is_refused_before_anything_is_loaded(
+    layerlight: Command, tiny_folder: Path, engine: FakeEngine
+) -> None:
+    def count() -> None:
+        raise PromptTooLong("It has 5000 tokens; the context holds 4096, answer included.")
+
+    engine.counting = count
+    said = layerlight("run", tiny_folder, "--prompt", "x", "--json")
+    assert (said.code, said.found["error"]["kind"]) == (2, "PromptTooLong")
+    assert (len(engine.counted), engine.loads, engine.requests, engine.closed) == (1, [], [], 1)
 
 
 def test_the_offload_folder_of_the_settings_is_used(

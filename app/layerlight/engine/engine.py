@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from typing import Any
 
 from layerlight.core.errors import BadRequest, LayerlightError
 from layerlight.core.folders import own_folders
@@ -29,12 +30,12 @@ from layerlight.core.messages import (
 from layerlight.engine.checking import check
 from layerlight.engine.device_memory import measure_memory, reset_peaks
 from layerlight.engine.heap import use_one_arena
-from layerlight.engine.loading import LoadedModel, load_model
+from layerlight.engine.loading import LoadedModel, load_model, load_tokenizer
 from layerlight.engine.logs import quiet_libraries
 from layerlight.engine.offload_folder import sweep
 from layerlight.engine.returning import give_back
 from layerlight.engine.survey import survey_machine
-from layerlight.engine.text import answer
+from layerlight.engine.text import answer, count_prompt
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class TorchEngine:
         quiet_libraries()
         sweep(own_folders().offload)
         self.loaded: LoadedModel | None = None
+        self._tokenizer: tuple[str, Any] | None = None
+        """(folder, tokenizer) that a prompt was counted with: the next load need not read it again."""
         self._measured_at = 0.0
 
     def survey(self, job: Job) -> None:
@@ -84,7 +87,7 @@ class TorchEngine:
         sizes = dict(checked.checked.layers)
         job.emit(LoadStarted(request.folder, sum(sizes.values()), len(sizes)))
         try:
-            loaded = load_model(request, checked, self._measuring(job))
+            loaded = load_model(request, checked, self._measuring(job), self._tokenizer_of(request.folder))
         except LayerlightError:
             del checked
             give_back({place for each in request.placements for place in (each.rests_on, each.runs_on)})
@@ -94,6 +97,15 @@ class TorchEngine:
         for placed in loaded.placed:
             job.emit(LayerPlaced(placed))
         job.emit(ModelLoaded(request.folder, time.monotonic() - started, loaded.placed, self.memory()))
+
+    def count(self, request: TextRequest, load: LoadRequest, job: Job) -> None:
+        """Refuses a prompt that can't be run, before the weights that it is for are loaded.
+
+        Raises what `load_tokenizer` and `count_prompt` raise.
+        """
+        tokenizer = load_tokenizer(load.folder)
+        count_prompt(request, load, tokenizer, job)
+        self._tokenizer = load.folder, tokenizer
 
     def generate(self, request: TextRequest, job: Job) -> None:
         """Answers with the loaded model; a stop ends it with RunFinished and what was written so far.
@@ -147,6 +159,11 @@ class TorchEngine:
                 self.unload(job)
             case StarterRequest():
                 self.fetch_starter(request, job)
+
+    def _tokenizer_of(self, folder: str) -> Any:
+        """The one that was read for counting; None where that was for another folder or long ago."""
+        counted, self._tokenizer = self._tokenizer, None
+        return counted[1] if counted and counted[0] == folder else None
 
     def _drop(self) -> None:
         loaded, self.loaded = self.loaded, None

@@ -56,17 +56,17 @@ class LoadedModel:
             self.offload = None
 
 
-def load_model(request: LoadRequest, checked: CheckedModel, job: Job) -> LoadedModel:
-    """Loads what was checked. Raises Stopped between two parameters when asked to stop, else a LayerlightError.
+def load_model(request: LoadRequest, checked: CheckedModel, job: Job, tokenizer: Any = None) -> LoadedModel:
+    """Loads what was checked; a tokenizer that is there already is not read again.
 
-    What a failure leaves behind is only garbage: the caller collects it.
+    Raises Stopped between two parameters when asked to stop, else a LayerlightError. What a failure leaves behind is only garbage: the caller collects it.
     """
     progress = LoadProgress(job, dict(checked.checked.layers), checked.layer_of, _page_releaser(request))
     offload = _offload_folder(request, checked.resaved)
     loaded: LoadedModel | None = None
     failure: LayerlightError
     try:
-        loaded = _load_and_look(request, checked, progress, offload)
+        loaded = _load_and_look(request, checked, progress, offload, tokenizer)
         return loaded
     except Stopped:
         failure = Stopped()
@@ -81,10 +81,15 @@ def load_model(request: LoadRequest, checked: CheckedModel, job: Job) -> LoadedM
 
 
 def _load_and_look(
-    request: LoadRequest, checked: CheckedModel, progress: LoadProgress, offload: OffloadFolder | None
+    request: LoadRequest,
+    checked: CheckedModel,
+    progress: LoadProgress,
+    offload: OffloadFolder | None,
+    tokenizer: Any,
 ) -> LoadedModel:
-    progress.tell("Reading the tokenizer")
-    tokenizer = load_tokenizer(request.folder)
+    if tokenizer is None:
+        progress.tell("Reading the tokenizer")
+        tokenizer = load_tokenizer(request.folder)
     model = _load(request, checked, progress, offload)
     progress.finish("Looking where everything is")
     layers = tuple(placement.layer for placement in request.placements)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from layerlight.core.characters import mended
-from layerlight.core.errors import BadRequest, PromptTooLong, RunFailed
+from layerlight.core.errors import BadRequest, BrokenModel, PromptTooLong, RunFailed
 from layerlight.core.messages import ChatMessage, TextRequest
+from layerlight.core.sampling import require_sensible
+from layerlight.engine.chat_template import render
+from layerlight.engine.failures import LIBRARY_FAILURES
 
-LARGEST_SEED = 2**63 - 1
+log = logging.getLogger(__name__)
+
+LONGEST_TOKEN = 1000
+"""Characters a token of a prompt stands for on average at the most: no tokenizer comes near it."""
+PIECE = 2**18
+"""Characters of a long prompt that are counted at once, between two looks for a stop."""
+SEAM = 16
+"""Tokens that counting in pieces may count too many at each cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +36,23 @@ class Prompt:
     """True when the context, not the request, limits the answer."""
 
 
-def require_sensible(request: TextRequest) -> None:
-    """Raises BadRequest for settings that no run can honour. Temperature 0 is greedy, top_k 0 is off."""
-    settings = (
-        ("The temperature", request.temperature, 0 <= request.temperature <= 100, "between 0 and 100"),
-        ("top_p", request.top_p, 0 < request.top_p <= 1, "above 0 and at most 1"),
-        ("top_k", request.top_k, request.top_k >= 0, "0 (off) or more"),
-        ("The repetition penalty", request.repetition_penalty, 0 < request.repetition_penalty <= 100, "above 0"),
-        ("The number of new tokens", request.max_new_tokens, request.max_new_tokens >= 1, "at least 1"),
-        ("The seed", request.seed, 0 <= request.seed <= LARGEST_SEED, f"between 0 and {LARGEST_SEED}"),
-    )
-    for name, value, sensible, allowed in settings:
-        if math.isnan(value) or not sensible:
-            raise BadRequest(f"{name} can't be {value}.", hint=f"It must be {allowed}.")
-    if not any(message.content.strip() for message in request.messages if message.role != "system"):
-        raise BadRequest("The prompt is empty.", hint="Write something first.")
+def prepare(
+    request: TextRequest,
+    tokenizer: Any,
+    context: int,
+    vocabulary: int,
+    check: Callable[[], None] = lambda: None,
+) -> Prompt:
+    """Counts the prompt against the context before anything runs; `check` is called often, and may raise.
 
-
-def prepare(request: TextRequest, tokenizer: Any, context: int, vocabulary: int) -> Prompt:
-    """Counts the prompt against the context before anything runs.
-
-    Raises BadRequest for what can't be run at all, PromptTooLong with the counts when no room for an answer is left.
+    Raises BadRequest for what can't be run at all, PromptTooLong with the counts when no room for an answer is left,
+    BrokenModel for a chat template that can't be used.
     """
     require_sensible(request)
-    ids = encode(request.messages, tokenizer)
+    characters = sum(len(message.content) for message in request.messages)
+    if characters > LONGEST_TOKEN * context:
+        raise _too_long(f"It has {characters:,} characters", context)
+    ids = encode(request.messages, tokenizer, context, check)
     if not ids:
         raise BadRequest("The prompt holds nothing that this model's tokenizer knows.", hint="Write something else.")
     if max(ids) >= vocabulary:
@@ -58,23 +62,35 @@ def prepare(request: TextRequest, tokenizer: Any, context: int, vocabulary: int)
         )
     room = context - len(ids)
     if room < 1:
-        raise PromptTooLong(
-            f"It has {len(ids)} tokens; the context holds {context}, answer included.",
-            hint="Shorten the prompt, start a new chat, or load the model with a longer context.",
-        )
+        raise _too_long(f"It has {len(ids)} tokens", context)
     return Prompt(tuple(ids), context, min(request.max_new_tokens, room), room < request.max_new_tokens)
 
 
-def encode(messages: Sequence[ChatMessage], tokenizer: Any) -> list[int]:
-    """Ids of the prompt, with exactly one token at its beginning that begins texts, where this model has one."""
-    if getattr(tokenizer, "chat_template", None):
-        text = _from_template(messages, tokenizer)
-        ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+def encode(
+    messages: Sequence[ChatMessage],
+    tokenizer: Any,
+    context: int | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> list[int]:
+    """Ids of the prompt, with exactly one token at its beginning that begins texts, where this model has one.
+
+    Raises PromptTooLong as soon as it is known not to fit `context`.
+    """
+    template = getattr(tokenizer, "chat_template", None)
+    if template:
+        turns = [{"role": message.role, "content": clean(message.content)} for message in messages]
+        text = render(_one_of(template, tokenizer), turns, tokenizer.special_tokens_map, check, name_of(tokenizer))
     else:
         text = "\n\n".join(clean(message.content) for message in messages if message.content)
-        ids = list(tokenizer(text, add_special_tokens=True)["input_ids"])
-        ids = _without_end(ids, tokenizer)
-    return _with_one_beginning(ids, tokenizer)
+    if context is not None:
+        _refuse_early(text, tokenizer, context, check)
+    ids = _ids(text, tokenizer, special=not template)
+    return _with_one_beginning(ids if template else _without_end(ids, tokenizer), tokenizer)
+
+
+def name_of(tokenizer: Any) -> str:
+    """The folder that a tokenizer came from, as people know it."""
+    return Path(str(getattr(tokenizer, "name_or_path", "") or "this model")).name
 
 
 def clean(text: str) -> str:
@@ -96,18 +112,45 @@ def end_tokens(tokenizer: Any, *configs: Any) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _from_template(messages: Sequence[ChatMessage], tokenizer: Any) -> str:
-    import jinja2
+def _one_of(template: Any, tokenizer: Any) -> str:
+    """The default of several named templates."""
+    if isinstance(template, dict):
+        template = template.get("default")
+    if not isinstance(template, str):
+        raise BrokenModel(
+            f"{name_of(tokenizer)} has several chat templates, and none of them is the default one.",
+            hint="Download the model's tokenizer_config.json again.",
+        )
+    return template
 
-    turns = [{"role": message.role, "content": clean(message.content)} for message in messages]
+
+def _refuse_early(text: str, tokenizer: Any, context: int, check: Callable[[], None]) -> None:
+    """Raises PromptTooLong for a long text once its pieces hold more than fits; nothing stops a tokenizer midway."""
+    count = 0
+    for start in range(0, len(text) if len(text) > PIECE else 0, PIECE):
+        check()
+        count += max(0, len(_ids(text[start : start + PIECE], tokenizer, special=False)) - SEAM)
+        if count >= context:
+            raise _too_long(f"It has {len(text):,} characters, which are more than {count:,} tokens", context)
+    check()
+
+
+def _ids(text: str, tokenizer: Any, *, special: bool) -> list[int]:
     try:
-        return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
-    except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
-        words = str(error).strip().splitlines()
-        raise BadRequest(
-            f"The model's chat template refuses this conversation: {words[0] if words else type(error).__name__}",
-            hint="Some models take no system message, and most want user and assistant in turn.",
-        ) from None
+        return list(tokenizer(text, add_special_tokens=special)["input_ids"])
+    except LIBRARY_FAILURES:
+        log.exception("the tokenizer broke")
+    raise BrokenModel(
+        f"The tokenizer of {name_of(tokenizer)} breaks on this prompt.",
+        hint="Download the model's tokenizer files again.",
+    )
+
+
+def _too_long(found: str, context: int) -> PromptTooLong:
+    return PromptTooLong(
+        f"{found}; the context holds {context}, answer included.",
+        hint="Shorten the prompt, start a new chat, or load the model with a longer context.",
+    )
 
 
 def _with_one_beginning(ids: list[int], tokenizer: Any) -> list[int]:

@@ -15,7 +15,8 @@ import torch
 
 from layerlight.core.errors import LayerlightError, NotFinite, Stopped
 from layerlight.core.job import Job
-from layerlight.core.messages import PromptCounted, RunResult, TextProduced, TextRequest
+from layerlight.core.messages import LoadRequest, PromptCounted, RunResult, TextProduced, TextRequest
+from layerlight.engine.empty_model import read_config
 from layerlight.engine.failures import LIBRARY_FAILURES, ran_out, running_failure
 from layerlight.engine.loading import LoadedModel
 from layerlight.engine.prompt import Prompt, end_tokens, prepare
@@ -91,11 +92,20 @@ class _FiniteOnly:
         return scores
 
 
-def context_of(loaded: LoadedModel) -> int:
+def count_prompt(request: TextRequest, load: LoadRequest, tokenizer: Any, job: Job) -> Prompt:
+    """The prompt of a model that is not loaded yet. Raises what `prepare` and `read_config` raise."""
+    return _prompt(request, tokenizer, load, read_config(load), job)
+
+
+def context_of(load: LoadRequest, config: Any) -> int:
     """Tokens that prompt and answer may have together: what was planned, at most what the model was made for."""
-    text_config = loaded.config.get_text_config(decoder=True)
-    longest = getattr(text_config, "max_position_embeddings", None)
-    return min(loaded.request.context, longest) if isinstance(longest, int) and longest > 0 else loaded.request.context
+    longest = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    return min(load.context, longest) if isinstance(longest, int) and longest > 0 else load.context
+
+
+def _prompt(request: TextRequest, tokenizer: Any, load: LoadRequest, config: Any, job: Job) -> Prompt:
+    vocabulary = int(config.get_text_config(decoder=True).vocab_size)
+    return prepare(request, tokenizer, context_of(load, config), vocabulary, job.check)
 
 
 def answer(request: TextRequest, loaded: LoadedModel, job: Job) -> RunResult:
@@ -104,7 +114,7 @@ def answer(request: TextRequest, loaded: LoadedModel, job: Job) -> RunResult:
     Raises BadRequest, PromptTooLong, NotFinite, OutOfMemory or RunFailed; the model stays usable after each.
     """
     text_config = loaded.config.get_text_config(decoder=True)
-    prompt = prepare(request, loaded.tokenizer, context_of(loaded), int(text_config.vocab_size))
+    prompt = _prompt(request, loaded.tokenizer, loaded.request, loaded.config, job)
     job.emit(PromptCounted(len(prompt.ids), prompt.context, prompt.context - len(prompt.ids)))
     watch = LayerWatch([each.layer for each in loaded.placed], loaded.carried, job)
     produced = _Answer(WholeText(loaded.tokenizer, prompt.ids), job, watch)

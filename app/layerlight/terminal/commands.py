@@ -19,6 +19,7 @@ from layerlight.core.load_request import load_request
 from layerlight.core.messages import (
     ChatMessage,
     Event,
+    LoadRequest,
     ModelInspected,
     ModelLoaded,
     Planned,
@@ -40,6 +41,9 @@ DEMO_QUESTION = "What is the capital of France?"
 
 class OwnEngine(Engine, Protocol):
     """An engine in this process, which leaves no file behind when it is closed."""
+
+    def count(self, request: TextRequest, load: LoadRequest, job: Job, /) -> None:
+        """Raises what is wrong with the prompt, before a weight is read."""
 
     def close(self) -> None: ...
 
@@ -142,7 +146,9 @@ def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
         job = Job(following, terminal.stop)
         terminal.at_work = True
         terminal.check()
-        engine.load(load_request(found, wishes.offload_folder), job)
+        load = load_request(found, wishes.offload_folder)
+        engine.count(request, load, job)
+        engine.load(load, job)
         engine.generate(request, job)
     except LayerlightError as error:
         following.screen.close()
