@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from layerlight.core import memory
+from layerlight.core.attention import attention_for
 from layerlight.core.device import Machine
 from layerlight.core.model import DTYPE_SIZES, Layer, LayerKind, Model
 from layerlight.core.plan import Plan
@@ -60,10 +62,50 @@ def groups_of(model: Model) -> list[list[Layer]]:
     return found
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Of one layer once loaded: bytes and elements outside experts and in them, and its largest module outside them."""
+
+    dense: int
+    dense_elements: int
+    experts: int
+    expert_elements: int
+    largest: int
+    quantized: bool
+
+
+_sums: dict[tuple[int, str, str | None, Machine], tuple[Layer, Sums]] = {}
+
+
+def sums_of(plan: Plan, layer: Layer) -> Sums:
+    """Counted tensor by tensor, once: the layer is kept, so that its identity stays its own."""
+    key = (id(layer), plan.dtype, plan.wishes.quantization, plan.machine)
+    if key not in _sums:
+        experts = plan.model.shape.experts if plan.model.shape else None
+        counted = [0, 0, 0, 0]
+        modules: dict[str, int] = {}
+        quantized = False
+        expands = memory.expands(plan.model.quantization, plan.machine.devices)
+        for tensor in layer.tensors:
+            size = memory.loaded_tensor_size(tensor, layer, plan.dtype, plan.wishes.quantization, expands)
+            elements = prod(tensor.shape)
+            if experts and (".experts." in tensor.name or (len(tensor.shape) == 3 and tensor.shape[0] == experts)):
+                counted[2] += size
+                counted[3] += elements
+            else:
+                counted[0] += size
+                counted[1] += elements
+                module = tensor.name.rpartition(".")[0]
+                modules[module] = modules.get(module, 0) + size
+            quantized = quantized or (bool(plan.wishes.quantization) and memory.quantizable(tensor, layer))
+        at_once = [sum(modules[outer] for outer in modules if f"{inner}.".startswith(f"{outer}.")) for inner in modules]
+        _sums[key] = (layer, Sums(*counted, max(at_once, default=0), quantized))
+    return _sums[key][1]
+
+
 def weight_bytes(plan: Plan, layer: Layer) -> int:
-    return sum(
-        memory.loaded_tensor_size(tensor, layer, plan.dtype, plan.wishes.quantization) for tensor in layer.tensors
-    )
+    sums = sums_of(plan, layer)
+    return sums.dense + sums.experts
 
 
 def cache_bytes(plan: Plan, layer: Layer) -> int:
@@ -73,21 +115,9 @@ def cache_bytes(plan: Plan, layer: Layer) -> int:
     return batch * memory.kv_bytes(plan.model.shape, layer.index, plan.budget.context, plan.dtype)
 
 
-def _is_expert(plan: Plan, name: str, shape: Sequence[int]) -> bool:
-    experts = plan.model.shape.experts if plan.model.shape else None
-    return bool(experts) and (".experts." in name or (len(shape) == 3 and shape[0] == experts))
-
-
 def _brought_at_once(plan: Plan, layer: Layer) -> int:
-    sizes = [0]
-    experts = 0
-    for tensor in layer.tensors:
-        size = memory.loaded_tensor_size(tensor, layer, plan.dtype, plan.wishes.quantization)
-        if _is_expert(plan, tensor.name, tensor.shape):
-            experts += size
-        else:
-            sizes.append(size)
-    return max(*sizes, experts)
+    sums = sums_of(plan, layer)
+    return max(sums.largest, sums.experts)
 
 
 def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main: str) -> dict[str, int]:
@@ -108,14 +138,18 @@ def _working(plan: Plan, place: str) -> int:
     assert plan.model.shape is not None
     batch = plan.wishes.workload.batch
     return batch * memory.working_bytes(
-        plan.model.shape, plan.budget.context, plan.dtype, plan.wishes.attention, plan.prefill_chunk
+        plan.model.shape,
+        plan.budget.context,
+        plan.dtype,
+        attention_for(plan.model.shape.model_type, plan.wishes.attention),
+        plan.prefill_chunk,
     )
 
 
 class _Rates:
-    def __init__(self, machine: Machine, dtype: str) -> None:
-        self.known = dict(machine.bandwidths)
-        self.machine, self.dtype = machine, dtype
+    def __init__(self, plan: Plan) -> None:
+        self.known = dict(plan.machine.bandwidths)
+        self.machine, self.model, self.dtype = plan.machine, plan.model, plan.dtype
 
     def memory(self, place: str, quantization: str | None) -> float:
         if f"weights:{place}:{self.dtype}" in self.known and not quantization:
@@ -144,6 +178,10 @@ class _Rates:
         return self.known.get("bus", TYPICAL_BUS)
 
     def disk(self) -> float:
+        """The system holds the files after the first pass where all of them find room in free RAM."""
+        free = self.machine.device("cpu").free
+        if "disk-warm" in self.known and free is not None and self.model.size * 1.25 <= free:
+            return self.known["disk-warm"]
         return self.known.get("disk", TYPICAL_DISK)
 
     def overhead(self, place: str) -> float:
@@ -160,7 +198,7 @@ def _seconds(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str]) -> 
     chunks = [plan.prefill_chunk] * (prompt // plan.prefill_chunk)
     chunks += [prompt % plan.prefill_chunk] if prompt % plan.prefill_chunk else []
     length = min(1.0, (prompt + answer / 2) / plan.budget.context)
-    rates = _Rates(plan.machine, plan.dtype)
+    rates = _Rates(plan)
     first = sum(_pass(plan, places, runs, rates, chunk, 0.0) for chunk in chunks)
     token = _pass(plan, places, runs, rates, 1, length)
     return first, token, first + (answer - 1) * token
@@ -208,37 +246,28 @@ def _layer(
     if layer.kind is LayerKind.TOWER:
         return 0.0
     place, run = places[layer.name], runs[layer.name]
-    held = list(layer.tensors)
-    if layer.kind is LayerKind.HEAD and len(group) > 1:
-        held = [tensor for each in group for tensor in each.tensors]
+    held = group if layer.kind is LayerKind.HEAD and len(group) > 1 else [layer]
     if layer.kind is LayerKind.HEAD:
         tokens = batch
-    owner = {tensor.name: each for each in group for tensor in each.tensors}
-    size = {
-        tensor.name: memory.loaded_tensor_size(tensor, owner[tensor.name], plan.dtype, wishes.quantization)
-        for tensor in held
-    }
-    brought = float(sum(size.values()))
+    brought = float(sum(weight_bytes(plan, each) for each in held))
     seconds = 0.0
     if place != run:
-        seconds += brought / rates.disk() if place == "disk" else 0.0
+        if place == "disk":
+            seconds += brought / rates.disk()
+            seconds += rates.known.get("overhead:disk", 0.0) if layer.kind is LayerKind.DECODER else 0.0
         seconds += brought / rates.bus(run, "to") if run != "cpu" else 0.0
     if layer.kind is LayerKind.EMBEDDING:
         return seconds
-    share_one = share = 1.0
+    one = share = 1.0
     if shape.experts and shape.experts_per_token:
-        share_one = min(1.0, shape.experts_per_token / shape.experts)
-        share = 1 - (1 - share_one) ** tokens
+        one = min(1.0, shape.experts_per_token / shape.experts)
+        share = 1 - (1 - one) ** tokens
     read = operations = 0.0
-    for tensor in held:
-        expert = _is_expert(plan, tensor.name, tensor.shape)
-        read += size[tensor.name] * (share if expert else 1.0)
-        elements = 1
-        for each in tensor.shape:
-            elements *= each
-        operations += 2.0 * elements * (share_one if expert else 1.0)
-    small = bool(wishes.quantization) and any(memory.quantizable(tensor, layer) for tensor in layer.tensors)
-    busy = read / rates.memory(run, wishes.quantization if small else None)
+    for each in held:
+        sums = sums_of(plan, each)
+        read += sums.dense + sums.experts * share
+        operations += 2.0 * (sums.dense_elements + sums.expert_elements * one)
+    busy = read / rates.memory(run, wishes.quantization if sums_of(plan, layer).quantized else None)
     if tokens > 1:
         busy = max(busy, operations * tokens / rates.products(run))
     if decode and layer.kind is LayerKind.DECODER:
@@ -255,7 +284,7 @@ class Table:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.groups = groups_of(plan.model)
-        self.rates = _Rates(plan.machine, plan.dtype)
+        self.rates = _Rates(plan)
         self.capacity = {use.place: use.capacity for use in plan.prediction.places}
         self.weights = [sum(weight_bytes(plan, layer) for layer in group) for group in self.groups]
         self.caches = [sum(cache_bytes(plan, layer) for layer in group) for group in self.groups]

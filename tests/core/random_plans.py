@@ -96,6 +96,7 @@ def cases(draw: st.DrawFn, most_layers: int = 10, most_accelerators: int = 3) ->
     return Case(model, machine, Budget.of(draw(st.permutations(limits)), context=CONTEXT))
 
 
+_SPEEDS = ("cpu", "disk", "disk-warm", "matrix:cpu:bfloat16", "bus", "weights:cpu:bfloat16")
 _seldom = st.integers(0, 3).map(lambda number: number == 0)
 
 
@@ -109,7 +110,7 @@ def _machines(draw: st.DrawFn, rooms: st.SearchStrategy[int], most_accelerators:
     if devices and draw(_seldom):
         devices = [accelerator("mps", draw(rooms), kind="mps", shares_memory_with="cpu")]
     known: dict[str, float] = {}
-    for name in ("cpu", "disk", "matrix:cpu:bfloat16", "bus", "overhead:cpu", "weights:cpu:bfloat16"):
+    for name in (*_SPEEDS, "overhead:cpu", "overhead:disk"):
         if draw(st.booleans()):
             known[name] = draw(rates) if not name.startswith("overhead") else draw(st.sampled_from([1e-5, 1e-3]))
     for device in devices:

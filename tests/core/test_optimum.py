@@ -102,8 +102,12 @@ def fits(plan: Plan, places: dict[str, str]) -> bool:
 
 
 def mixes_one_pool(plan: Plan, places: dict[str, str]) -> bool:
-    """Unified memory is no second tier beside its own accelerator."""
-    return "mps" in places.values() and "cpu" in places.values()
+    """Unified memory is no second tier beside its own accelerator, unless a person gave RAM a limit."""
+    pooled = [
+        device for device in plan.machine.accelerators if device.shares_memory_with and device.id in places.values()
+    ]
+    limited = plan.budget.limit("cpu") is not None and all(device.kind != "mps" for device in pooled)
+    return bool(pooled) and "cpu" in places.values() and not limited
 
 
 def greedy_maps(plan: Plan) -> Iterator[dict[str, str]]:
@@ -144,14 +148,16 @@ def _filled(model: Model, sizes: dict[str, int], room: dict[str, float]) -> dict
 @settings(slow, max_examples=400)
 @given(cases())
 def test_no_greedy_map_is_faster(case: Case) -> None:
-    """Priced by the checker, ours is never slower than one device after another, and fits where any of those does."""
+    """Priced by the checker, one device after another is never faster, but for the gap that the plan itself tells, and
+    ours fits where any such map does."""
     plan = planned(case, Wishes())
     for places in {tuple(each.items()): each for each in greedy_maps(plan)}.values():
         if "disk" in places.values() and case.budget.limit("disk") == 0:
             continue
         if fits(plan, places) and not mixes_one_pool(plan, places):
             assert plan.fits
-            assert check(plan).total <= check(plan, places).total * (1 + 1e-9)
+            possible = check(plan).total * (1 - plan.prediction.gap)
+            assert possible <= check(plan, places).total * (1 + 1e-9)
 
 
 @settings(slow, max_examples=400)

@@ -15,11 +15,12 @@ from layerlight.core.puzzle import UNBOUNDED, Kind, Puzzle, bound
 from layerlight.core.relaxation import tolls_of
 from layerlight.core.sequence import Line, Row
 
-NODES = 6000
+NODES = 5000
 """Steps of a search before the best so far is taken, with what is known of how far it may be from the optimum."""
 
 FEW = 8
-"""So many bundles are told apart even when they are alike, so that hand-overs are searched exactly as well."""
+"""So many bundles are told apart even when they are alike, so that hand-overs are searched exactly as well. Of more,
+answers that differ in hand-overs alone are not all looked at: the gap tells by how much one of them may be better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class Choosing:
         self._devices: DeviceSet | None = None
         self._least = float("inf")
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the search came to its end."""
+        return self.search.nodes >= 0
+
     def best(self, sets: Sequence[DeviceSet]) -> Choice | None:
         """The cheapest choice that fits; None when none does, or none was found in time."""
         number = count()
@@ -77,7 +83,7 @@ class Choosing:
                 if floor < self.search.ceiling:
                     heapq.heappush(queue, (floor, next(number), closer))
             if look.is_closest:
-                self.search.improve(look.puzzle, look.tolls, look.judge)
+                self.search.improve(look.puzzle, look.tolls, look.judge, every=len(self.bundles) <= FEW)
                 if self.search.nodes < 0:
                     self._least = min(self._least, look.floor())
         if self._devices is None:
@@ -98,7 +104,7 @@ class Choosing:
             ways, places = self.ways.of(self.bundles[kind_of.index(kind)], devices)
             if not ways:
                 return None
-            kinds.append(Kind(kind_of.count(kind), ways))
+            kinds.append(Kind(kind_of.count(kind), ways, 2 * kind_of.index(kind) > len(kind_of)))
             labels.append(places)
         needed = frozenset(range(len(devices.accelerators)))
         puzzle = Puzzle(tuple(kinds), rooms, needed, self._least_hand_overs(devices))
@@ -175,7 +181,11 @@ class _Look:
         row = Row(self.puzzle, self.kind_of, self.choosing.line, counts, lambda a, b: hand_over(names[a], names[b]))
         if len(self.devices.accelerators) > 1:
             row.settle()
-            if len(set(self.kind_of)) < len(self.kind_of):
+            other = row.cut_anew() if row.cost() > cost * (1 + 1e-9) else None
+            if other is not None:
+                other.settle()
+                row = min(row, other, key=Row.cost)
+            if len(self.kind_of) > FEW:
                 self.choosing.relaxed(cost)
         real = row.cost()
         places = tuple(self.labels[kind][index] for kind, index in zip(self.kind_of, row.chosen, strict=True))

@@ -30,22 +30,22 @@ class Search:
             self.best = cost
             self.ceiling = cost - 1e-9 * abs(cost)
 
-    def improve(self, puzzle: Puzzle, tolls: Sequence[float], judge: Judge) -> None:
-        """Tells `judge` every answer that may be cheaper than `best`, which it lowers."""
-        _Descent(self, puzzle, tolls, judge).run()
+    def improve(self, puzzle: Puzzle, tolls: Sequence[float], judge: Judge, every: bool = True) -> None:
+        """Tells `judge` answers that may be cheaper than `best`, which it lowers: every one of them, or only those that
+        cost less than the last by the puzzle's own account, where many answers differ in what `judge` adds alone."""
+        _Descent(self, puzzle, tolls, judge, every).run()
 
 
 class _Descent:
     """One puzzle's search. Kinds are settled one after another, each way by way, cheapest first."""
 
-    def __init__(self, search: Search, puzzle: Puzzle, tolls: Sequence[float], judge: Judge) -> None:
-        self.search, self.puzzle, self.judge = search, puzzle, judge
+    def __init__(self, search: Search, puzzle: Puzzle, tolls: Sequence[float], judge: Judge, every: bool) -> None:
+        self.search, self.puzzle, self.judge, self.every = search, puzzle, judge, every
+        self.least = inf
         self.places = range(len(puzzle.rooms))
         self.tolled = tuple((place, each) for place, each in enumerate(tolls) if each > 0)
         self.floor = bound(puzzle, tolls)
-        self.order = sorted(
-            range(len(puzzle.kinds)), key=lambda index: -puzzle.kinds[index].count * _largest(puzzle, index)
-        )
+        self.order = sorted(range(len(puzzle.kinds)), key=lambda index: -_largest(puzzle, index))
         self.ways = [_by_toll(puzzle.kinds[index], tolls) for index in self.order]
         self.room = list(puzzle.rooms)
         self.chosen: list[list[int]] = [[0] * len(kind.ways) for kind in puzzle.kinds]
@@ -93,7 +93,7 @@ class _Descent:
                 return
             rest = left - count
             total = cost + surplus * count
-            ceiling = self.search.ceiling
+            ceiling = min(self.search.ceiling, self.least)
             if total + next_surplus * rest >= ceiling:
                 return  # fewer here are dearer still: the ways that follow cost no less
             for place in self.places:
@@ -132,7 +132,10 @@ class _Descent:
         if self._keeps_all_needed():
             counts = tuple(tuple(each) for each in self.chosen)
             self.search.nodes -= 1 + sum(kind.count for kind in self.puzzle.kinds) // 8  # as long as so many steps
-            self.search.lower(self.judge(counts, self._cost()))
+            cost = self._cost()
+            self.search.lower(self.judge(counts, cost))
+            if not self.every:
+                self.least = cost - 1e-9 * abs(cost)
 
     def _cost(self) -> float:
         return self.puzzle.least_extra + sum(
@@ -158,7 +161,7 @@ def _by_toll(kind: Kind, tolls: Sequence[float]) -> list[tuple[float, int, Way]]
     least = min(cost for cost, _, _ in priced)
     scale = 1e-12 * max(abs(cost) for cost, _, _ in priced)
     surplus = [(cost - least if cost - least > scale else 0.0, index, way) for cost, index, way in priced]
-    return sorted(surplus, key=lambda each: (each[0], each[1]))
+    return sorted(surplus, key=lambda each: (each[0], -each[2].runs if kind.late else 0, each[1]))
 
 
 def _largest(puzzle: Puzzle, index: int) -> int:

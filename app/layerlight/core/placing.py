@@ -238,15 +238,19 @@ class _Task:
             lambda source, target: self._wanted(0, self.prices.of(self.prices.hand_over(source, target))),
         )
         found = choosing.best(sets)
-        return found or min(
-            (self._nearest(each) for each in sets),
-            key=lambda choice: sum(use.over for use in self.predict(choice).places),
-        )
+        if found is not None:
+            return found
+        return min((self._nearest(each, choosing.is_complete) for each in sets), key=self._lack)
 
-    def _nearest(self, devices: DeviceSet) -> Choice:
+    def _nearest(self, devices: DeviceSet, nothing_fits: bool) -> Choice:
         """What lacks little on these devices; one that stays empty is none of those in use."""
         places = nearest_fit(self.units, devices, self.working, self.pins)
-        return Choice(places, self._devices_of(places))
+        return Choice(places, self._devices_of(places), 0.0 if nothing_fits else 1.0)
+
+    def _lack(self, choice: Choice) -> tuple[int, float]:
+        """Bytes without a place, then seconds."""
+        prediction = self.predict(choice)
+        return sum(use.over for use in prediction.places), prediction.workload_seconds
 
     def _cost(self, unit: Unit, place: str, seconds: float) -> float:
         return self._wanted(unit.size if place in (CPU, DISK) else 0, seconds)

@@ -25,10 +25,14 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Items that are alike: so many of them, each kept in one of these ways."""
+    """Items that are alike: so many of them, each kept in one of these ways.
+
+    Of ways that cost the same the first is taken, or for items that run `late` the one on the last device.
+    """
 
     count: int
     ways: tuple[Way, ...]
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class Puzzle:
     def at(self, transient: int) -> Puzzle | None:
         """With room kept for so much and nothing carried that needs more; None when a kind has no way left."""
         kinds = tuple(
-            Kind(kind.count, tuple(way for way in kind.ways if way.transient <= transient)) for kind in self.kinds
+            Kind(kind.count, tuple(way for way in kind.ways if way.transient <= transient), kind.late)
+            for kind in self.kinds
         )
         if any(not kind.ways for kind in kinds) or (self.rooms and transient > self.rooms[0]):
             return None

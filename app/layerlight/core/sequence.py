@@ -30,10 +30,19 @@ class Row:
     """An answer item by item: `chosen[i]` is the index of item i's way in its kind, `kind_of[i]`."""
 
     def __init__(
-        self, puzzle: Puzzle, kind_of: Sequence[int], line: Line, counts: Counts, hand_over: HandOverCost
+        self,
+        puzzle: Puzzle,
+        kind_of: Sequence[int],
+        line: Line,
+        counts: Counts,
+        hand_over: HandOverCost,
+        chosen: list[int] | None = None,
     ) -> None:
+        """`chosen` in place of an order worked out from the counts."""
         self.puzzle, self.kind_of, self.line, self.hand_over = puzzle, kind_of, line, hand_over
-        self.chosen = self._in_order(counts)
+        self.chosen = self._in_order(counts) if chosen is None else chosen
+        if chosen is not None:
+            counts = self._counted(chosen)
         self._ways = [puzzle.kinds[kind].ways[index] for kind, index in zip(kind_of, self.chosen, strict=True)]
         self._room, self._keeps = list(puzzle.rooms), dict.fromkeys(puzzle.needed, 0)
         self._cost = 0.0
@@ -48,6 +57,37 @@ class Row:
             order = sorted(range(len(many)), key=lambda index: (kind.ways[index].runs, index))
             queues.append([index for index in reversed(order) for _ in range(many[index])])
         return [queues[kind].pop() for kind in self.kind_of]
+
+    def _counted(self, chosen: list[int]) -> Counts:
+        counts = [[0] * len(kind.ways) for kind in self.puzzle.kinds]
+        for kind, index in zip(self.kind_of, chosen, strict=True):
+            counts[kind][index] += 1
+        return tuple(tuple(each) for each in counts)
+
+    def cut_anew(self) -> Row | None:
+        """The same items carried, the others in one block a device, each filled before the next; None where that does
+        not fit. Alike items in blocks are several blocks a device where items of different kinds take turns."""
+        room = list(self.puzzle.rooms)
+        chosen = list(self.chosen)
+        staying = []
+        for item in dict.fromkeys((*self.line.steps, *range(len(chosen)))):
+            way = self._ways[item]
+            if self.line.neighbours[item] and way.rests == (way.runs,):
+                staying.append(item)
+            else:
+                room = [left - used for left, used in zip(room, way.uses, strict=True)]
+        at = 0
+        for item in staying:
+            ways = self.puzzle.kinds[self.kind_of[item]].ways
+            there = {way.runs: index for index, way in enumerate(ways) if way.rests == (way.runs,)}
+            while at not in there or any(used > left for used, left in zip(ways[there[at]].uses, room, strict=True)):
+                at += 1
+                if at >= len(self.puzzle.needed):
+                    return None
+            chosen[item] = there[at]
+            room = [left - used for left, used in zip(room, ways[there[at]].uses, strict=True)]
+        row = Row(self.puzzle, self.kind_of, self.line, (), self.hand_over, chosen)
+        return row if all(row._keeps.values()) else None
 
     def cost(self) -> float:
         """What the answer really costs, hand-overs included."""
