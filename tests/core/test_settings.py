@@ -34,6 +34,7 @@ FULL = Settings(
     window_geometry="AdnQ",
     window_state="AAAA",
     unknown=(("from_the_future", '{"a": [1, null]}'),),
+    strategy="most-on-gpu",
 )
 
 

@@ -36,7 +36,7 @@ def told(what):
 def assembled(*parts):
     made = assemble(*parts)
     session = made.session
-    session._inspect_model = lambda folder: model
+    session._inspector._inspect_model = lambda folder: model
     def heard(state, event):
         name = type(event).__name__
         told({"event": name, "engine": made.link.pid})

@@ -84,7 +84,8 @@ def test_the_newest_of_several_folders_counts(qtbot: QtBot) -> None:
     session.begin()
     session.open_folder("/a")
     session.open_folder("/b")
-    qtbot.waitUntil(lambda: session.state.model is models["/b"])
+    qtbot.waitUntil(lambda: session.state.model is models["/b"] and session.planning.advice is not None)
+    session.planning._settling.stop()
     first.set()
     with qtbot.assertNotEmitted(session.changed, wait=100):
         pass

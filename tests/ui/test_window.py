@@ -46,6 +46,9 @@ def shortcut(bench: Bench, key: Qt.Key, modifiers: Qt.KeyboardModifier = Qt.Keyb
 
 
 def verdict(bench: Bench) -> str:
+    planning = bench.session.planning
+    settled = bench.session.state.plan is None or planning.fixes is not None or bench.session.busy
+    bench.qtbot.waitUntil(lambda: settled or planning.fixes is not None)
     bench.qtbot.waitUntil(lambda: not bench.desk.work.verdict._settling.isActive())
     banner = bench.desk.work.verdict.banner
     return banner.words if banner else ""

@@ -36,19 +36,20 @@ class Advice:
 
 
 def advise(plan: Plan) -> Advice:
-    """The verdict on a plan, and the quantisation that would be faster where one would."""
+    """The verdict on a plan, and the quantisation that would be faster where one would. It plans a few times anew."""
+    advice = verdict_of(plan)
+    return _with_faster(plan, advice) if plan.fits else replace(advice, hint=what_would_fit(plan))
+
+
+def verdict_of(plan: Plan) -> Advice:
+    """The verdict alone: quick, as nothing is planned anew."""
     if not plan.fits:
-        return Advice(
-            Verdict.FAILED,
-            f"It does not fit: {format_size(plan.shortfall)} are missing.",
-            what_would_fit(plan),
-            plan=plan,
-        )
+        return Advice(Verdict.FAILED, f"It does not fit: {format_size(plan.shortfall)} are missing.", plan=plan)
     pace = format_pace(plan.prediction.seconds_per_token)
     carried = [placement for placement in plan.placements if placement.rests_on != placement.runs_on and placement.size]
     if not carried:
-        return _with_faster(plan, Advice(Verdict.FITS, f"{_where(plan)}: {pace}.", plan=plan))
-    return _with_faster(plan, Advice(Verdict.SLOW, f"{_carried(plan, carried)}: {pace}.", plan=plan))
+        return Advice(Verdict.FITS, f"{_where(plan)}: {pace}.", plan=plan)
+    return Advice(Verdict.SLOW, f"{_carried(plan, carried)}: {pace}.", plan=plan)
 
 
 def format_pace(seconds: float) -> str:

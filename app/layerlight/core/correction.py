@@ -112,8 +112,9 @@ def run_of(plan: Plan, loaded: ModelLoaded | None, result: RunResult, when: floa
     )
 
 
-def corrected(plan: Plan, runs: Sequence[Run]) -> Plan:
-    """The plan with its seconds corrected by earlier runs, the newest first among `runs`.
+def corrected(plan: Plan, runs: Sequence[Run], identity: str = "") -> Plan:
+    """The plan with its seconds corrected by earlier runs, the newest first among `runs`. `identity` is the model's,
+    where it is known already: finding it looks at every file.
 
     The same model in the same placement takes what it took last time; another one what it was predicted times the
     median of how far predictions were off on this machine between places of the same kinds.
@@ -123,7 +124,7 @@ def corrected(plan: Plan, runs: Sequence[Run]) -> Plan:
     runs = [run for run in runs if run.machine == here and run.kind == kind_of(plan)]
     if not runs:
         return plan
-    model, placement = model_identity(plan.model), plan_identity(plan)
+    model, placement = identity or model_identity(plan.model), plan_identity(plan)
     same = [run for run in runs if (run.model, run.plan) == (model, placement)]
     prediction = plan.prediction
     prompt = plan.wishes.workload.within(plan.budget.context).prompt

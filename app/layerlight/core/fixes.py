@@ -37,12 +37,17 @@ class Fix:
     budget: Budget | None = None
 
 
-def fixes_of(plan: Plan) -> tuple[Fix, ...]:
+def fixes_of(plan: Plan, goes_on: Callable[[], bool] = lambda: True) -> tuple[Fix, ...]:
     """Every fix that makes the plan fit, or a token clearly faster; the greatest gain first.
 
-    Another machine is named only when nothing else helps a plan that does not fit or reads from disk.
+    Another machine is named only when nothing else helps a plan that does not fit or reads from disk. `goes_on` is
+    asked between offers; once it says no the answer is empty.
     """
-    found = [fix for offers in _OFFERS for fix in offers(plan)]
+    found: list[Fix] = []
+    for offers in _OFFERS:
+        if not goes_on():
+            return ()
+        found += offers(plan)
     if not found and (not plan.fits or DISK in plan.places):
         found = [*_another_machine(plan)]
     return tuple(sorted(found, key=lambda fix: (-fix.gain, fix.seconds_per_token)))

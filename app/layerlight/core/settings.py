@@ -53,6 +53,8 @@ class Settings:
     window_state: str = ""
     unknown: tuple[tuple[str, str], ...] = ()
     """(key, JSON) of keys that a newer version wrote: kept for it."""
+    strategy: str = "fastest"
+    """What a plan is made for: see `Wishes.strategy`."""
 
     def with_folder(self, folder: str) -> Settings:
         """These settings after `folder` was opened."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layerlight.core.advice import Advice, advise, format_pace
+from layerlight.core.advice import format_pace, verdict_of
+from layerlight.core.correction import uncorrected
 from layerlight.core.plan import Plan
 from layerlight.core.state import Phase
 from layerlight.ui.session import Session
@@ -23,20 +25,20 @@ class Banner:
     share: float | None = None
     apply: str = ""
     """What the button `apply` says."""
+    load: str = ""
+    """What the button `load` says, where it is not just “Load”."""
+
+
+SLOW = 1.0
+"""Seconds a token from which a load is not the first thing to do."""
+FIX_NAMES = {"int8": "8-bit", "nf4": "4-bit", "fp4": "4-bit"}
 
 
 class BannerWriter:
-    """Writes the banner for a session; advice on a plan is kept, since it takes planning twice more."""
+    """Writes the banner for a session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._plan: Plan | None = None
-        self._advice: Advice | None = None
-
-    def advice(self, plan: Plan) -> Advice:
-        if plan is not self._plan or self._advice is None:
-            self._plan, self._advice = plan, advise(plan)
-        return self._advice
 
     def write(self, prefer_next: bool = False) -> Banner | None:
         session, state = self._session, self._session.state
@@ -44,6 +46,8 @@ class BannerWriter:
             return self._loading()
         if state.phase is Phase.FETCHING or session.waiting == "StarterRequest":
             return self._fetching()
+        if state.phase is Phase.CALIBRATING or session.waiting == "CalibrateRequest":
+            return self._calibrating()
         if state.error is not None:
             words = f"{state.error.title}: {state.error.message}"
             return Banner("failed", words, state.error.hint, ("dismiss", "details"))
@@ -56,33 +60,51 @@ class BannerWriter:
         return self._planned(state.plan)
 
     def _planned(self, plan: Plan) -> Banner:
-        advice = self.advice(plan)
-        calibrated = plan.prediction.calibrated
-        basis = "Predicted from this machine’s measurements." if calibrated else "An estimate from typical speeds."
+        session = self._session
+        advice = session.planning.advice or verdict_of(plan)
         if not plan.fits:
             return Banner("failed", advice.words, advice.hint, ())
-        notes = " ".join(plan.notes)
-        second = " ".join(part for part in (advice.hint, basis, notes) if part)
-        actions = ("load", "apply") if advice.wishes is not None else ("load",)
-        name = {"int8": "8-bit", "nf4": "4-bit", "fp4": "4-bit"}.get(
-            advice.wishes.quantization or "" if advice.wishes else "", ""
+        refusal = session.load_refusal
+        elsewhere = f"On {session.elsewhere.title} it would be so. " if session.elsewhere is not None else ""
+        second = " ".join(part for part in (advice.hint, elsewhere + _basis(plan), *plan.notes) if part)
+        name = FIX_NAMES.get(advice.wishes.quantization or "" if advice.wishes else "", "")
+        apply = f"Apply {name}" if name else ""
+        actions = ("apply",) if name else ()
+        slow = plan.prediction.seconds_per_token >= SLOW
+        if not refusal:
+            actions = ("load", *actions)
+        return Banner(
+            advice.verdict.value,
+            _asked(advice.words, name) if slow and not refusal else advice.words,
+            second,
+            actions,
+            apply=apply,
+            load="Load anyway" if slow else "",
         )
-        return Banner(advice.verdict.value, advice.words, second, actions, apply=f"Apply {name}" if name else "")
 
     def _loaded(self) -> Banner:
         state = self._session.state
         plan = state.loaded_plan
         if plan is None:
             return Banner("fits", "The model is in memory.", "", ("unload",))
-        advice = self.advice(plan)
-        predicted = format_pace(plan.prediction.seconds_per_token)
+        advice = verdict_of(plan)
         result = state.result
         if result is None or not result.tokens_per_second:
             second = "Answering" if state.phase is Phase.RUNNING else "Loaded. Ask it something."
             return Banner(advice.verdict.value, advice.words, second, ("unload",))
         where = advice.words.rpartition(":")[0]
         measured = f"{where}: {result.tokens_per_second:.1f} tokens a second, measured."
-        return Banner(advice.verdict.value, measured, f"Predicted {predicted}.", ("unload",))
+        return Banner(advice.verdict.value, measured, f"{_foretold(plan)}.", ("unload",))
+
+    def _calibrating(self) -> Banner:
+        session, calibrating = self._session, self._session.state.calibrating
+        if session.stopping:
+            return Banner("progress", "Stopping", "Nothing is kept of what was measured", ())
+        if calibrating is None:
+            return Banner("progress", "Measuring this machine", "At most 15 s. Close what is busy", ("cancel",))
+        share = min(1.0, calibrating.done / calibrating.total) if calibrating.total else None
+        words = f"{calibrating.done:.0f} of at most {calibrating.total:.0f} s"
+        return Banner("progress", words, f"Measuring this machine: {calibrating.stage}", ("cancel",), share)
 
     def _loading(self) -> Banner:
         session, progress = self._session, self._session.state.progress
@@ -112,3 +134,36 @@ class BannerWriter:
         share = min(1.0, fetching.done / fetching.total) if fetching.total else None
         words = of_size(fetching.done, fetching.total) if fetching.total else short_size(fetching.done)
         return Banner("progress", words, f"{fetching.stage}{licence}", ("cancel",), share)
+
+
+def paces(seconds: Sequence[float]) -> list[str]:
+    """`7.9` and `8.1`, or `0.13 s` and `0.12 s`: in the unit that the first asks for, which the last then names."""
+    if seconds[0] >= 0.2:
+        return [*(f"{each:.2g}" for each in seconds[:-1]), f"{seconds[-1]:.2g} s a token"]
+    return [*(f"{1 / each:.1f}" for each in seconds[:-1]), f"{1 / seconds[-1]:.1f} tokens a second"]
+
+
+def _foretold(plan: Plan) -> str:
+    """`Predicted 7.9, last time 8.1 tokens a second`."""
+    last = plan.prediction.correction.last_time
+    predicted = uncorrected(plan).prediction.seconds_per_token
+    if last is None or min(last, predicted) <= 0:
+        return f"Predicted {format_pace(plan.prediction.seconds_per_token)}"
+    first, second = paces((predicted, last))
+    return f"Predicted {first}, last time {second}"
+
+
+def _basis(plan: Plan) -> str:
+    """What the numbers stand on."""
+    if plan.prediction.correction.last_time is not None:
+        return f"{_foretold(plan)}."
+    if plan.prediction.correction.runs:
+        return "Predicted from this machine’s measurements and earlier runs."
+    if plan.prediction.calibrated:
+        return "Predicted from this machine’s measurements."
+    return "An estimate from typical speeds."
+
+
+def _asked(words: str, better: str) -> str:
+    """A slow load is asked about, not begun in passing."""
+    return words if not better else f"{words.rstrip('.')}. Load anyway, or take {better}?"

@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
-from layerlight.core.advice import advise
 from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.state import Phase, State
 from layerlight.ui.controls import column, row, rule
@@ -167,7 +166,7 @@ class Desk(QWidget):
             case "details":
                 self._show_log()
             case "apply":
-                wishes = advise(session.state.plan).wishes if session.state.plan else None
+                wishes = session.planning.advice.wishes if session.planning.advice else None
                 if wishes is not None:
                     session.change_settings(quantization=wishes.quantization)
 
@@ -216,7 +215,7 @@ class Desk(QWidget):
         name = state.model.name if state.model else ""
         self.named.emit(f"{name} — Layerlight" if name else "Layerlight")
         actions = self._menus.actions
-        actions["load"].setEnabled(state.plan is not None and state.plan.fits and not session.busy)
+        actions["load"].setEnabled(not session.load_refusal and not session.busy)
         actions["unload"].setEnabled(state.loaded is not None and not session.busy)
         actions["stop"].setEnabled(session.busy)
         actions["starter"].setEnabled(not session.busy)

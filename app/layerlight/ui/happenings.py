@@ -35,3 +35,13 @@ class RequestChanged:
 @dataclass(frozen=True, slots=True)
 class Dismissed:
     """The error or the notice was put away."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceChanged:
+    """It was found what would be better than the plan: see `Planning.advice` and `Planning.fixes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineChosen:
+    """It is planned for another machine now: see `Session.elsewhere`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layerlight.core import memory, speed
 from layerlight.core.device import CPU, DISK, Device, Machine
@@ -37,6 +37,7 @@ class Unit:
     index: int | None = None
     seconds: float = 0.0
     waited: float = 0.0
+    pinned: bool = False
 
     @property
     def carried(self) -> bool:
@@ -86,13 +87,20 @@ def shown_plan(state: State, prefer_next: bool = False) -> Plan | None:
     return state.loaded_plan or state.plan
 
 
-def lanes_of(state: State, prefer_next: bool = False) -> tuple[Lane, ...]:
-    """Every place of the machine as a lane, in the order of the machine. Unified memory is one lane."""
-    machine = state.machine
-    if machine is None:
-        return ()
+def lanes_of(state: State, prefer_next: bool = False, elsewhere: Machine | None = None) -> tuple[Lane, ...]:
+    """Every place of the machine as a lane, in the order of the machine. Unified memory is one lane.
+
+    `elsewhere` is the machine that is planned for in place of this one: nothing is measured there.
+    """
     plan = shown_plan(state, prefer_next)
     real = state.loaded_plan if plan is state.loaded_plan else None
+    machine = state.machine if real is not None or elsewhere is None else elsewhere
+    if machine is None:
+        return ()
+    if machine is elsewhere:
+        state = replace(state, memory=())
+        if plan is not None and plan.machine is not machine:
+            plan = None  # it is of the machine before; the new one is on its way
     units = _units(plan, state, real is not None) if plan is not None else {}
     lanes: list[Lane] = []
     for device in machine.devices:
@@ -147,6 +155,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
     units: dict[str, list[Unit]] = {device.id: [] for device in plan.machine.devices}
     rates = speed.rates_of(plan.machine.bandwidths)
     loose: dict[str, int] = {}
+    pinned = {name for name, _ in plan.wishes.pins}
     carried = 0
     for order, layer in enumerate(plan.model.layers):
         placement = placements.get(layer.name)
@@ -178,6 +187,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
                 layer.index,
                 seconds,
                 waited,
+                layer.name in pinned,
             )
         )
     _claims(plan, units, loose, carried, "resting" if real and state.phase is not Phase.LOADING else "planned")

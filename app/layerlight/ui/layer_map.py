@@ -15,7 +15,6 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
-    QPixmap,
     QRegion,
     QResizeEvent,
 )
@@ -31,6 +30,7 @@ from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, d
 from layerlight.ui.map_painter import MapPainter, draw_legend
 from layerlight.ui.palette import theme_of
 from layerlight.ui.session import Session
+from layerlight.ui.still import Still
 
 LEGEND_HEIGHT = 32
 TIMES_EVERY = 1.0
@@ -49,7 +49,7 @@ class LayerMap(QWidget):
         self._prefer_next = False
         self._lanes: tuple[Lane, ...] = ()
         self._plan = Arrangement(1.0)
-        self._still = QPixmap()
+        self._still = Still(self, self._draw_still)
         self._halo = Halo()
         self._lit: str | None = None
         self._focus: tuple[int, str] | None = None
@@ -112,9 +112,8 @@ class LayerMap(QWidget):
             return
         before, self._lanes = self._plan, lanes
         self._plan = arrange(lanes, self._area())
-        if self._still.isNull() or not self._repair(before):
-            self._still = QPixmap()
-            self.update()
+        if not self._still.is_new or not self._repair(before):
+            self._still.change()
         self._update_card()
 
     def _repair(self, before: Arrangement) -> bool:
@@ -141,7 +140,7 @@ class LayerMap(QWidget):
                 region += new.rect.toAlignedRect().adjusted(-1, -1, 1, 1)
         if blocks > 64:
             return False
-        p = QPainter(self._still)
+        p = self._still.painter()
         MapPainter(now, theme_of(self), self._area(), region).paint(p)
         p.end()
         self.update(region)
@@ -160,8 +159,11 @@ class LayerMap(QWidget):
     def _rearrange(self) -> None:
         self._lanes = self._session.lanes(self._prefer_next)
         self._plan = arrange(self._lanes, self._area())
-        self._still = QPixmap()
-        self.update()
+        self._still.drop()
+
+    def prepare(self) -> None:
+        """Draws the map before it is shown."""
+        self._still.prepare()
 
     def _area(self) -> QRectF:
         below = LEGEND_HEIGHT + 22 if self._legend else 30
@@ -170,29 +172,20 @@ class LayerMap(QWidget):
     # -- painting ------------------------------------------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        ratio = self.devicePixelRatioF()
-        if self._still.isNull() or self._still.devicePixelRatio() != ratio:
-            self._still = self._draw_still(ratio)
         p = QPainter(self)
-        source = QRectF(event.rect())
-        p.drawPixmap(source, self._still, QRectF(source.topLeft() * ratio, source.size() * ratio))
+        self._still.paint(p, event.rect())
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._draw_light(p)
         self._draw_focus(p)
 
-    def _draw_still(self, ratio: float) -> QPixmap:
+    def _draw_still(self, p: QPainter) -> None:
         t = theme_of(self)
-        still = QPixmap(self.size() * ratio)
-        still.setDevicePixelRatio(ratio)
-        still.fill(QColor(t.window))
-        p = QPainter(still)
+        p.fillRect(self.rect(), QColor(t.window))
         MapPainter(self._plan, t, self._area()).paint(p)
         if self._legend and any(lane.units for lane in self._lanes):
             box = QRectF(16 + RULER, self.height() - LEGEND_HEIGHT, self.width() - 32 - RULER, LEGEND_HEIGHT)
             hue = next(lane.hue for lane in self._lanes if lane.units)
             draw_legend(p, box, hue, t)
-        p.end()
-        return still
 
     def _draw_light(self, p: QPainter) -> None:
         found = self._plan.slot_of(self._lit) if self._lit else None
@@ -345,8 +338,7 @@ class LayerMap(QWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
-            self._still = QPixmap()
-            self.update()
+            self._still.drop()
         super().changeEvent(event)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QRegion
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap, QRegion
 
 from layerlight.core.device import DISK
 from layerlight.ui.arrangement import HEADER, NUMBERS, PAD, RULER, Arrangement, Slot
@@ -320,16 +321,27 @@ def draw_beyond(p: QPainter, r: QRectF, t: Theme, corner: float) -> None:
     p.drawRoundedRect(r.adjusted(0.5, 0.5, -0.5, -0.5), corner, corner)
 
 
-def hatch(p: QPainter, rect: QRectF, colour: QColor | str, step: float = 5, width: float = 1.2) -> None:
+def hatch(p: QPainter, rect: QRectF, colour: QColor | str, step: int = 5, width: float = 1.2) -> None:
     """45° lines: the texture of memory that must stay empty, and of waiting."""
-    p.save()
-    p.setClipRect(rect, Qt.ClipOperation.IntersectClip)
-    p.setPen(QPen(QColor(colour), width))
-    x = rect.left() - rect.height() + (-(rect.left() - rect.bottom())) % step
-    while x < rect.right():
-        p.drawLine(QPointF(x, rect.bottom()), QPointF(x + rect.height(), rect.top()))
-        x += step
-    p.restore()
+    tile = _hatching(QColor(colour).rgba(), step, width, p.device().devicePixelRatioF())
+    side = tile.width() / tile.devicePixelRatio()
+    p.drawTiledPixmap(rect, tile, QPointF(rect.left() % side, rect.top() % side))
+
+
+@lru_cache(maxsize=64)
+def _hatching(rgba: int, step: int, width: float, ratio: float) -> QPixmap:
+    """A square of lines that goes on seamlessly: drawing each line anew takes as long as all the rest of a picture."""
+    side = step * 8
+    tile = QPixmap(round(side * ratio), round(side * ratio))
+    tile.setDevicePixelRatio(ratio)
+    tile.fill(Qt.GlobalColor.transparent)
+    p = QPainter(tile)
+    p.setRenderHint(QPainter.RenderHint.Antialiasing)
+    p.setPen(QPen(QColor.fromRgba(rgba), width))
+    for x in range(-side, side + step, step):
+        p.drawLine(QPointF(x - step, side + step), QPointF(x + side + step, -step))
+    p.end()
+    return tile
 
 
 def draw_legend(p: QPainter, area: QRectF, hue: str, t: Theme) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QFrame, QScrollArea, QSlider, QVBoxLayout, QWidget
 
 from layerlight.core import memory
-from layerlight.core.device import DISK, Device
+from layerlight.core.device import DISK, Device, Machine
 from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.model import LayerKind
 from layerlight.core.plan import Plan
@@ -120,11 +120,13 @@ class PlanPanel(QFrame):
 
     def _update(self) -> None:
         session, state = self._session, self._session.state
-        machine, model = state.machine, state.model
-        if machine is None or model is None:
+        machine, model = session.machine, state.model
+        if machine is None:
+            return
+        self._update_places(machine)
+        if model is None:
             return
         self.setEnabled(not session.busy)
-        self._update_places(state)
         self._update_absent()
         reason = f"The files are quantised already ({model.quantization})." if model.quantization else ""
         for key in ("int8", "nf4"):
@@ -137,11 +139,9 @@ class PlanPanel(QFrame):
         self._update_context(state)
         self._update_shortfall(state)
 
-    def _update_places(self, state: State) -> None:
-        machine, limits = state.machine, dict(self._session.settings.limits)
-        if machine is None:
-            return
-        rooms = [(each, *_room(each)) for each in machine.devices if each.id != DISK and not _pooled(each, state)]
+    def _update_places(self, machine: Machine) -> None:
+        limits, model = dict(self._session.limits), self._session.state.model
+        rooms = [(each, *_room(each)) for each in machine.devices if each.id != DISK and not _pooled(each, machine)]
         key = tuple((device.id, device.name) for device, _, _ in rooms)
         if key != self._rooms:
             self._rooms = key
@@ -162,7 +162,7 @@ class PlanPanel(QFrame):
         self._disk.setChecked(limits.get(DISK) != 0)
         self._disk.blockSignals(False)
         self._disk.setVisible(machine.has(DISK))
-        quantized = bool(self._session.settings.quantization) and not (state.model and state.model.quantization)
+        quantized = bool(self._session.settings.quantization) and not (model and model.quantization)
         self._disk.setEnabled(not quantized)
         self._disk_note.setText("Quantised weights can’t be left on disk." if quantized else "")
         self._disk_note.setVisible(quantized)
@@ -177,7 +177,7 @@ class PlanPanel(QFrame):
             if widget := item.widget():
                 widget.hide()
                 widget.deleteLater()
-        limits = dict(self._session.settings.limits)
+        limits = dict(self._session.limits)
         for place in absent:
             line = QWidget()
             forget = button("Forget", "quiet")
@@ -244,10 +244,9 @@ def _longest(state: State) -> int:
     return (state.model.context_length if state.model else None) or 131072
 
 
-def _pooled(device: Device, state: State) -> bool:
+def _pooled(device: Device, machine: Machine) -> bool:
     """RAM that an accelerator shares: one pool, one lever."""
-    machine = state.machine
-    return machine is not None and any(each.shares_memory_with == device.id for each in machine.devices)
+    return any(each.shares_memory_with == device.id for each in machine.devices)
 
 
 def _room(device: Device) -> tuple[int, int]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal, SignalInstance, Slot
+from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance, Slot
 
 from layerlight.core import local_memory
-from layerlight.core.advice import advise
-from layerlight.core.device import Budget, Machine
-from layerlight.core.errors import LayerlightError, StoreFailed, Unexpected
+from layerlight.core.advice import verdict_of
+from layerlight.core.calibration import Calibration, calibrated, with_rates
+from layerlight.core.correction import Run
+from layerlight.core.device import Machine
+from layerlight.core.errors import LayerlightError, StoreFailed
+from layerlight.core.fixes import Fix
 from layerlight.core.load_request import load_request
+from layerlight.core.machine_figures import MachineFile
 from layerlight.core.messages import (
+    CalibrateRequest,
     DevicesSurveyed,
     EngineStopped,
     EngineWarmed,
@@ -25,6 +30,8 @@ from layerlight.core.messages import (
     Failed,
     Failure,
     LayerPlaced,
+    LoadProgressed,
+    MachineCalibrated,
     MemoryMeasured,
     ModelInspected,
     ModelUnloaded,
@@ -42,24 +49,29 @@ from layerlight.core.messages import (
     UnloadRequest,
 )
 from layerlight.core.model import Model
-from layerlight.core.placing import default_context, make_plan
-from layerlight.core.plan import Wishes
+from layerlight.core.placing import default_context
+from layerlight.core.plan import Plan
 from layerlight.core.settings import Settings
 from layerlight.core.state import Phase, State, apply
 from layerlight.store.chats import ChatStore, Turn
 from layerlight.ui.chats import Chats
 from layerlight.ui.happenings import (
+    AdviceChanged,
     ConversationChanged,
     Dismissed,
+    MachineChosen,
     Noticed,
     PlanChanged,
     RequestChanged,
     SettingsChanged,
 )
+from layerlight.ui.history import History
+from layerlight.ui.inspector import Found, Inspector
 from layerlight.ui.lanes import Lane, lanes_of
+from layerlight.ui.planning import Levers, Planning, Question, moved
 
-SOON = 8
-"""ms from a lever's move to the new plan: moves in between count once."""
+LEVERS = ("limits", "context", "dtype", "quantization", "attention", "strategy")
+"""Settings that bear on the plan."""
 UNHEARD = 2000
 """ms after which a stop counts as not heard."""
 
@@ -84,7 +96,6 @@ class Session(QObject):
 
     changed = Signal(object, object)
     """(State, the event or happening that led to it)."""
-    _inspected = Signal(int, object)
 
     def __init__(
         self,
@@ -95,7 +106,6 @@ class Session(QObject):
     ) -> None:
         """`inspect` reads a model folder; it is called on a thread of its own."""
         super().__init__()
-        self._inspect_model = inspect or inspect_model
         self.state = State()
         self.settings = settings
         self.problem: Failure | None = None
@@ -106,18 +116,26 @@ class Session(QObject):
         self.stopping = False
         self._engine = engine
         self._chats = Chats(store or ChatStore(None))
-        self._lanes: dict[bool, tuple[State | None, tuple[Lane, ...]]] = {}
-        self._inspection = 0
+        self._lanes: dict[bool, tuple[tuple[State, Machine | None] | None, tuple[Lane, ...]]] = {}
+        self.elsewhere: MachineFile | None = None
+        """The machine that is planned for in place of this one."""
+        self._limits_elsewhere: tuple[tuple[str, int], ...] = ()
+        self._calibration: Calibration | None = None
+        self._runs: tuple[Run, ...] = ()
+        self._identity = ""
+        self._history = History[Levers]()
+        self._before_pins: Levers | None = None
         self._closed = False
-        self._planning = QTimer(self)
-        self._planning.setSingleShot(True)
-        self._planning.setInterval(SOON)
-        self._planning.timeout.connect(self.replan)
+        self.planning = Planning(self._question)
+        self.planning.made.connect(self._take_plan)
+        self.planning.advised.connect(self._tell_advice)
+        self.planning.refused.connect(self._refuse_pins)
+        self._inspector = Inspector(inspect)
+        self._inspector.found.connect(self._take_inspection)
         self._unheard = QTimer(self)
         self._unheard.setSingleShot(True)
         self._unheard.setInterval(UNHEARD)
         self._unheard.timeout.connect(self._stop_unheard)
-        self._inspected.connect(self._take_inspection, Qt.ConnectionType.QueuedConnection)
         engine.arrived.connect(self._take_all)
 
     # -- what views ask ------------------------------------------------------------------------------------------
@@ -137,17 +155,48 @@ class Session(QObject):
 
     def lanes(self, prefer_next: bool = False) -> tuple[Lane, ...]:
         """The lanes of the state as it is now, made once for all views."""
-        state, lanes = self._lanes.get(prefer_next, (None, ()))
-        if state is not self.state:
-            lanes = lanes_of(self.state, prefer_next)
-            self._lanes[prefer_next] = (self.state, lanes)
+        elsewhere = self.elsewhere.machine if self.elsewhere is not None else None
+        key, lanes = self._lanes.get(prefer_next, (None, ()))
+        if key is None or key[0] is not self.state or key[1] is not elsewhere:
+            lanes = lanes_of(self.state, prefer_next, elsewhere)
+            self._lanes[prefer_next] = ((self.state, elsewhere), lanes)
         return lanes
 
     @property
     def absent_limits(self) -> tuple[str, ...]:
         """Places that the settings limit and this machine does not have."""
         machine = self.state.machine
-        return self.settings.limits_on(machine)[1] if machine is not None else ()
+        return self.settings.limits_on(machine)[1] if machine is not None and self.elsewhere is None else ()
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine that is planned for."""
+        return self.elsewhere.machine if self.elsewhere is not None else self.state.machine
+
+    @property
+    def limits(self) -> tuple[tuple[str, int], ...]:
+        """The limits of the machine that is planned for; those of absent places too."""
+        return self.settings.limits if self.elsewhere is None else self._limits_elsewhere
+
+    @property
+    def load_refusal(self) -> str:
+        """Why what is planned can't be loaded; empty when it can."""
+        model, plan = self.state.model, self.state.plan
+        if self.elsewhere is not None:
+            return f"This is a plan for another machine, {self.elsewhere.title}: nothing can be loaded there."
+        if model is not None and not model.folder:
+            return "This is the shape of a model, without its weights: nothing can be loaded."
+        if plan is None or not plan.fits:
+            return "There is no plan that fits."
+        return ""
+
+    @property
+    def can_undo(self) -> bool:
+        return self._history.can_undo
+
+    @property
+    def can_redo(self) -> bool:
+        return self._history.can_redo
 
     @property
     def context(self) -> int:
@@ -162,17 +211,17 @@ class Session(QObject):
     def plan_is_loaded(self) -> bool:
         """Whether what is in memory was loaded by the plan that is shown for the next load."""
         loaded, plan = self.state.loaded_plan, self.state.plan
-        if loaded is None or plan is None:
+        if loaded is None or plan is None or self.elsewhere is not None:
             return False
         return loaded is plan or load_request(loaded) == load_request(plan)
 
     # -- start and end -------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Starts the engine, and looks at RAM and disk meanwhile."""
+    def begin(self, machine: Machine | None = None) -> None:
+        """Starts the engine, and shows RAM and disk meanwhile: as given, or as they are now."""
         self._engine.start()
         if self.state.machine is None:
-            self._take(DevicesSurveyed(Machine((local_memory.ram(), local_memory.disk(Path.home())))))
+            self._take(DevicesSurveyed(machine or here()))
 
     def reopen(self, store: ChatStore) -> None:
         """Shows the last conversation of a store, and keeps new ones there."""
@@ -191,7 +240,8 @@ class Session(QObject):
             return
         self._closed = True
         self._unheard.stop()
-        self._planning.stop()
+        self.planning.close()
+        self._inspector.close()
         with suppress(StoreFailed):  # nobody is left to tell; the store keeps its last save
             self._chats.end_answer(self.state.answer, None)
         self._engine.close()
@@ -203,18 +253,29 @@ class Session(QObject):
         """Inspects a folder, or the folder of a file, on a thread; the newest request counts."""
         if self._refused("opening another model"):
             return
-        self._inspection += 1
-        number = self._inspection
-        threading.Thread(target=self._inspect, args=(number, folder), name="inspection", daemon=True).start()
+        self._inspector.inspect(folder)
+
+    def open_public(self, name: str) -> None:
+        """Plans a bundled public model by its shape alone, without any file of it."""
+        if not self._refused("opening another model"):
+            self._inspector.look_up(name)
 
     def load(self) -> None:
         """Loads the model as planned."""
-        if self._planning.isActive():
-            self.replan()
-        plan = self.state.plan
-        if plan is None or not plan.fits or self._refused("loading"):
+        if self.planning.pending:
+            self.planning.at_once()
+        plan, refusal = self.state.plan, self.load_refusal
+        if refusal:
+            if self.state.model is not None:
+                self.notify(refusal)
             return
-        self._send(load_request(plan, self.settings.offload_folder))
+        if plan is not None and not self._refused("loading"):
+            self._send(load_request(plan, self.settings.offload_folder))
+
+    def calibrate(self) -> None:
+        """Measures how fast this machine is: at most 15 s, and it can be stopped."""
+        if not self._refused("measuring this machine"):
+            self._send(CalibrateRequest(self.settings.offload_folder))
 
     def survey(self) -> None:
         """Looks at the machine again."""
@@ -254,7 +315,7 @@ class Session(QObject):
             self._chats.ask(text)
             self._tell(ConversationChanged())
             request = self._request()
-            self._chats.begin_answer(request, self.state.loaded, advise(plan).words if plan else "")
+            self._chats.begin_answer(request, self.state.loaded, verdict_of(plan).words if plan else "")
         except StoreFailed as failure:
             self._fail(failure)
             return False
@@ -267,43 +328,155 @@ class Session(QObject):
             self._chats.begin_anew()
             self._tell(ConversationChanged())
 
-    @Slot()
+    # -- the plan ------------------------------------------------------------------------------------------------
+
     def replan(self) -> None:
         """Makes the plan anew for the model, the machine and the settings there are now."""
-        self._planning.stop()
-        model, machine = self.state.model, self.state.machine
-        if model is None or machine is None:
+        self.planning.now()
+
+    def set_limit(self, place: str, size: int | None) -> None:
+        """Bytes that a place may hold; None takes the limit away."""
+        limits = {**dict(self.limits), place: size}
+        kept = tuple(sorted((name, value) for name, value in limits.items() if value is not None))
+        self._set_limits(kept)
+
+    def plan_for(self, machine: MachineFile | None) -> None:
+        """Plans for another machine, or for this one again."""
+        if machine is self.elsewhere or self._refused("planning for another machine"):
             return
-        wishes = Wishes(
-            dtype=self.settings.dtype,
-            quantization=None if model.quantization else self.settings.quantization,
-            attention=self.settings.attention,
-        )
-        try:
-            _require_runnable(model)
-            plan = make_plan(model, machine, Budget.of(self.settings.limits_on(machine)[0], self.context), wishes)
-        except LayerlightError as failure:
-            self.problem = Failure.of(failure)
+        self.elsewhere, self._limits_elsewhere = machine, ()
+        self.planning.pins = ()
+        self._history.clear()
+        self._tell(MachineChosen())
+        self.planning.now()
+
+    def pin(self, layers: Iterable[str], place: str | None) -> None:
+        """Wants these layers on a place, or leaves them to the plan again; refused in words when that can't be."""
+        if not self._refused("moving layers"):
+            self._before_pins = self._levers()
+            self.planning.try_pins(moved(self.planning.pins, layers, place))
+
+    def reset_plan(self) -> None:
+        """The fastest plan: no pins, no other strategy."""
+        if self._refused("moving layers"):
+            return
+        self._remember_levers()
+        self.planning.pins = ()
+        self.change_settings(strategy="fastest")
+        self.planning.now()
+
+    def apply(self, fix: Fix) -> None:
+        """Takes over what a fix changes: wishes, context, limits."""
+        plan = self.state.plan
+        if plan is None or fix.wishes is None or fix.budget is None or self._refused("changing the plan"):
+            return
+        self._remember_levers()
+        values: dict[str, object] = {}
+        for name in ("dtype", "quantization", "attention", "strategy"):
+            if getattr(fix.wishes, name) != getattr(plan.wishes, name):
+                values[name] = getattr(fix.wishes, name)
+        if fix.budget.context != plan.budget.context:
+            values["context"] = fix.budget.context
+        self.planning.pins = fix.wishes.pins
+        if fix.budget.limits != plan.budget.limits:
+            absent = tuple(each for each in self.limits if each[0] in self.absent_limits)
+            self._set_limits(tuple(sorted((*fix.budget.limits, *absent))))
+        self.change_settings(**values)
+        self.planning.now()
+
+    def undo(self) -> None:
+        self._restore(self._history.undo(self._levers()))
+
+    def redo(self) -> None:
+        self._restore(self._history.redo(self._levers()))
+
+    def _levers(self) -> Levers:
+        chosen = self.settings
+        return Levers(
+            self.planning.pins, chosen.strategy, chosen.quantization, chosen.dtype, chosen.attention, self.context,
+            self.limits,
+        )  # fmt: skip
+
+    def _remember_levers(self) -> None:
+        self._history.push(self._levers())
+
+    def _restore(self, levers: Levers | None) -> None:
+        if levers is None or self._refused("changing the plan"):
+            return
+        self.planning.pins = levers.pins
+        self._set_limits(levers.limits)
+        context = {} if levers.context == self.context else {"context": levers.context}
+        self.change_settings(
+            strategy=levers.strategy, quantization=levers.quantization, dtype=levers.dtype,
+            attention=levers.attention, **context,
+        )  # fmt: skip
+        self.planning.now()
+
+    def _set_limits(self, limits: tuple[tuple[str, int], ...]) -> None:
+        if self.elsewhere is None:
+            self.change_settings(limits=limits)
+        elif limits != self._limits_elsewhere:
+            self._limits_elsewhere = limits
+            self.planning.soon()
+            self._tell(SettingsChanged())
+
+    def _question(self) -> Question | None:
+        """What is to be planned now."""
+        model, machine = self.state.model, self.machine
+        if model is None or machine is None:
+            return None
+        levers = self._levers()
+        here = tuple(limit for limit in levers.limits if machine.has(limit[0]))
+        runs = self._runs if self.elsewhere is None else ()
+        return Question(model, machine, replace(levers, limits=here), runs, self._identity)
+
+    @Slot(object)
+    def _take_plan(self, found: Plan | Failure) -> None:
+        if self._closed:
+            return
+        before, self._before_pins = self._before_pins, None
+        if before is not None and before.pins != self.planning.pins:
+            self._history.push(before)
+        if isinstance(found, Failure):
+            self.problem = found
             self.state = replace(self.state, plan=None)
             self._tell(PlanChanged())
             return
         self.problem = None
-        self._take(Planned(plan))
+        self._take(Planned(found))
 
-    def set_limit(self, place: str, size: int | None) -> None:
-        """Bytes that a place may hold; None takes the limit away."""
-        limits = {**dict(self.settings.limits), place: size}
-        kept = tuple(sorted((name, value) for name, value in limits.items() if value is not None))
-        self.change_settings(limits=kept)
+    @Slot(str)
+    def _refuse_pins(self, words: str) -> None:
+        self._before_pins = None
+        self.notify(words)
+
+    @Slot()
+    def _tell_advice(self) -> None:
+        if not self._closed:
+            self._tell(AdviceChanged())
+
+    # -- what was measured before ----------------------------------------------------------------------------------
+
+    def recall(self, calibration: Calibration | None, runs: tuple[Run, ...]) -> None:
+        """What is known of this machine from before: its rates, and what runs took."""
+        self._calibration, self._runs = calibration, runs
+        machine = self.state.machine
+        if machine is None or self._closed:
+            return
+        if with_rates(machine, calibration) != machine:
+            self._take(DevicesSurveyed(machine))
+        elif runs:
+            self.planning.soon()
+
+    # -- settings ------------------------------------------------------------------------------------------------
 
     def change_settings(self, **values: object) -> None:
         """Takes new settings and plans again where they bear on the plan."""
         before, self.settings = self.settings, replace(self.settings, **values)  # type: ignore[arg-type]
         if before == self.settings:
             return
-        planning = ("limits", "context", "dtype", "quantization", "attention")
-        if any(getattr(before, name) != getattr(self.settings, name) for name in planning):
-            self._planning.start()
+        if any(getattr(before, name) != getattr(self.settings, name) for name in LEVERS):
+            self.planning.soon()
         self._tell(SettingsChanged())
 
     def notify(self, words: str) -> None:
@@ -333,15 +506,23 @@ class Session(QObject):
 
     @Slot(object)
     def _take_all(self, events: list[Event]) -> None:
+        """Of a load's many small steps that arrive together the views hear the last of each kind."""
         for i, event in enumerate(events):
             if self._closed:
                 return
-            if isinstance(event, LayerPlaced) and i + 1 < len(events) and isinstance(events[i + 1], LayerPlaced):
-                self.state = apply(self.state, event)  # of many layers in a row the views hear once
+            if isinstance(event, STEPS) and _is_overtaken(event, events[i + 1 :]):
+                self.state = apply(self.state, event)
             else:
                 self._take(event)
 
     def _take(self, event: Event) -> None:
+        match event:
+            case DevicesSurveyed(machine=machine):
+                event = DevicesSurveyed(with_rates(machine, self._calibration))
+            case MachineCalibrated(machine=machine, spreads=spreads):
+                self._calibration = calibrated(machine, spreads, time.time())
+            case _:
+                pass
         before = self.state
         self.state = apply(self.state, event)
         try:
@@ -375,8 +556,11 @@ class Session(QObject):
         match event:
             case EngineWarmed():
                 self._engine.send(SurveyRequest())
-            case DevicesSurveyed() | ModelInspected():
-                self.replan()
+            case DevicesSurveyed() | MachineCalibrated():
+                self.planning.now()
+            case ModelInspected():
+                self.planning.forget()
+                self.planning.soon()
             case StarterReady(folder=folder):
                 self.open_folder(folder)
             case ModelUnloaded():
@@ -401,28 +585,19 @@ class Session(QObject):
 
     # -- inspection ----------------------------------------------------------------------------------------------
 
-    def _inspect(self, number: int, folder: str) -> None:
-        """On a thread of its own: a folder may lie on a slow or sleeping disk."""
-        found: Model | LayerlightError
-        try:
-            found = self._inspect_model(folder)
-        except LayerlightError as failure:
-            found = failure
-        except Exception as error:  # noqa: BLE001  a thread's edge
-            found = Unexpected(f"The folder could not be inspected: {error!r}.", "Please report it with the log.")
-        if not self._closed:
-            self._inspected.emit(number, found)
-
-    @Slot(int, object)
-    def _take_inspection(self, number: int, found: Model | LayerlightError) -> None:
-        if number != self._inspection or self._closed:
+    @Slot(object)
+    def _take_inspection(self, found: Found | LayerlightError) -> None:
+        if self._closed:
             return
         if isinstance(found, LayerlightError):
             self._fail(found)
             return
-        self.settings = self.settings.with_folder(found.folder)
+        if found.model.folder:
+            self.settings = self.settings.with_folder(found.model.folder)
         self.problem = None
-        self._take(ModelInspected(found))
+        self._identity = found.identity
+        self._history.clear()
+        self._take(ModelInspected(found.model))
         self._tell(SettingsChanged())
 
     # -- within --------------------------------------------------------------------------------------------------
@@ -443,7 +618,12 @@ class Session(QObject):
         """Whether something else runs; says so when it does."""
         if not self.busy:
             return False
-        doing = {Phase.LOADING: "loading", Phase.RUNNING: "answering", Phase.FETCHING: "fetching a model"}
+        doing = {
+            Phase.LOADING: "loading",
+            Phase.RUNNING: "answering",
+            Phase.FETCHING: "fetching a model",
+            Phase.CALIBRATING: "measuring this machine",
+        }
         now = doing.get(self.state.phase, "at work")
         self.notify(f"The engine is {now}: stop it, or wait, before {what}.")
         return True
@@ -464,17 +644,23 @@ class Session(QObject):
         self.changed.emit(self.state, event)
 
 
-def inspect_model(folder: str) -> Model:
-    """Imported late: reading headers is no part of the window's start."""
-    from layerlight.core.inspection import inspect_folder
-
-    return inspect_folder(folder)
+ENDS = ("Failed", "EngineStopped", "RunFinished", "StarterReady", "ModelLoaded", "MachineCalibrated")
+STEPS = (LayerPlaced, LoadProgressed)
 
 
-def _require_runnable(model: Model) -> None:
-    from layerlight.core.inspection import require_runnable
+def here() -> Machine:
+    """This machine as far as it can be seen without the engine."""
+    return Machine((local_memory.ram(), local_memory.disk(Path.home())))
 
-    require_runnable(model)
+
+def _is_overtaken(event: Event, later: list[Event]) -> bool:
+    """Whether another step of the same kind follows before anything else does."""
+    for each in later:
+        if type(each) is type(event):
+            return True
+        if not isinstance(each, STEPS):
+            return False
+    return False
 
 
 def _answers(event: Event, waiting: str | None) -> bool:
@@ -484,8 +670,9 @@ def _answers(event: Event, waiting: str | None) -> bool:
         "TextRequest": "PromptCounted",
         "UnloadRequest": "ModelUnloaded",
         "StarterRequest": "StarterProgressed",
+        "CalibrateRequest": "CalibrationProgressed",
     }
     if waiting is None:
         return False
     name = type(event).__name__
-    return name in (firsts.get(waiting), "Failed", "EngineStopped", "RunFinished", "StarterReady", "ModelLoaded")
+    return name in (firsts.get(waiting), *ENDS)

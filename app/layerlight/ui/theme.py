@@ -12,6 +12,9 @@ from PySide6.QtWidgets import QApplication
 from layerlight.ui.palette import DARK, LIGHT, Theme, qt_palette
 
 SANS = ("Inter", "Segoe UI", "SF Pro Text", "Helvetica Neue", "Noto Sans", "DejaVu Sans")
+SIZES = (12, 13, 14, 15, 16, 20, 28)
+"""Type sizes of labels in px."""
+WEIGHTS = (400, 500, 600)
 MONO = ("JetBrains Mono", "SF Mono", "Cascadia Mono", "Consolas", "DejaVu Sans Mono", "monospace")
 
 
@@ -76,6 +79,10 @@ def sheet(t: Theme) -> str:
     """The style of plain controls; everything else is painted."""
     families = ", ".join(f'"{name}"' for name in SANS)
     mono = ", ".join(f'"{name}"' for name in MONO)
+    type_rules = "\n".join(
+        [f'QLabel[px="{size}"] {{ font-size: {size}px; }}' for size in SIZES]
+        + [f'QLabel[weight="{weight}"] {{ font-weight: {weight}; }}' for weight in WEIGHTS]
+    )
     return f"""
     * {{ font-family: {families}; font-size: 13px; }}
     QWidget#window, QWidget#plain {{ background: {t.window}; }}
@@ -90,6 +97,7 @@ def sheet(t: Theme) -> str:
     QLabel[tone="head"] {{ color: {t.ink2}; font-size: 12px; font-weight: 600; }}
     QLabel[tone="bad"] {{ color: {t.danger}; font-size: 12px; }}
     QLabel[tone="mono"] {{ color: {t.ink2}; font-family: {mono}; font-size: 11px; }}
+    {type_rules}
     QPushButton {{ background: {t.raised}; color: {t.ink}; border: 1px solid {t.edge}; border-radius: 7px;
         padding: 0 12px; min-height: 28px; }}
     QPushButton:hover {{ background: {t.well}; }}

@@ -20,8 +20,8 @@ from layerlight.ui.session import Session
 HEIGHT = 72
 STALL = 5.0
 """Seconds without a word of progress after which that is said."""
-SETTLE = 120
-"""ms after the last change of a limit before the verdict is written anew: it takes planning twice more."""
+SETTLE = 60
+"""ms after the last change of a limit before the verdict is written anew: it would flicker."""
 
 ACTIONS = {
     "load": "Load",
@@ -157,6 +157,7 @@ class VerdictBar(QFrame):
         self._second.setVisible(bool(banner.second))
         self.setAccessibleDescription(f"{banner.words} {banner.second}")
         self._buttons["apply"].setText(banner.apply or ACTIONS["apply"])
+        self._buttons["load"].setText(banner.load or ACTIONS["load"])
         primary = banner.actions[-1] if banner.actions and banner.actions[-1] != "unload" else ""
         for key, each in self._buttons.items():
             each.setVisible(key in banner.actions)

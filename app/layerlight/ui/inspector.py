@@ -1,0 +1,79 @@
+"""The inspector: reads model folders on a thread, for they may lie on a slow or sleeping disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+
+from layerlight.core.errors import LayerlightError, Unexpected
+from layerlight.core.model import Model
+from layerlight.ui.planning import identity_of
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    model: Model
+    identity: str
+    """A name for its files as they are now; empty when there are none."""
+
+
+class Inspector(QObject):
+    """`found` carries a Found or a LayerlightError: of several requests the newest one's answer only."""
+
+    found = Signal(object)
+    _read = Signal(int, object)
+
+    def __init__(self, inspect: Callable[[str], Model] | None = None) -> None:
+        super().__init__()
+        self._inspect_model = inspect or inspect_model
+        self._number = 0
+        self._read.connect(self._take, Qt.ConnectionType.QueuedConnection)
+
+    def inspect(self, folder: str) -> None:
+        """Reads a folder, or the folder of a file."""
+        self._begin(self._inspect_model, folder)
+
+    def look_up(self, name: str) -> None:
+        """Makes the model that a bundled public shape describes."""
+        self._begin(public_model, name)
+
+    def close(self) -> None:
+        self._number += 1
+
+    def _begin(self, read: Callable[[str], Model], what: str) -> None:
+        self._number += 1
+        words = (self._number, read, what)
+        threading.Thread(target=self._run, args=words, name="inspection", daemon=True).start()
+
+    def _run(self, number: int, read: Callable[[str], Model], what: str) -> None:
+        answer: Found | LayerlightError
+        try:
+            model = read(what)
+            answer = Found(model, identity_of(model))
+        except LayerlightError as failure:
+            answer = failure
+        except Exception as error:  # noqa: BLE001  a thread's edge
+            answer = Unexpected(f"The folder could not be inspected: {error!r}.", "Please report it with the log.")
+        if number == self._number:
+            self._read.emit(number, answer)
+
+    @Slot(int, object)
+    def _take(self, number: int, answer: Found | LayerlightError) -> None:
+        if number == self._number:
+            self.found.emit(answer)
+
+
+def inspect_model(folder: str) -> Model:
+    """Imported late: reading headers is no part of the window's start."""
+    from layerlight.core.inspection import inspect_folder
+
+    return inspect_folder(folder)
+
+
+def public_model(name: str) -> Model:
+    from layerlight.core import public_models
+
+    return public_models.public_model(name)
