@@ -103,6 +103,12 @@ def sums_of(plan: Plan, layer: Layer) -> Sums:
     return _sums[key][1]
 
 
+def nested_in(model: Model) -> list[tuple[str, str]]:
+    """(layer, layer it lies in): hidden states are added up in the outer one, so both must run on one device."""
+    decoders = [layer.name for layer in model.layers if layer.kind is LayerKind.DECODER]
+    return [(layer.name, name) for layer in model.layers for name in decoders if layer.name.startswith(f"{name}.")]
+
+
 def weight_bytes(plan: Plan, layer: Layer) -> int:
     sums = sums_of(plan, layer)
     return sums.dense + sums.experts
@@ -298,11 +304,14 @@ class Table:
             if layer.kind is not LayerKind.TOWER and not (layer.kind is LayerKind.OTHER and layer.size == 0)
         ]
         self.crossings: dict[tuple[str, str], float] = {}
+        self.nested = [(number[inner], number[outer]) for inner, outer in nested_in(plan.model)]
 
     def total(self, chosen: Sequence[str]) -> float:
         """Seconds of the workload with each group at this place; infinite when that does not fit."""
         main = main_of(self.plan.machine, chosen)
         runs = [main if place in ("cpu", "disk") else place for place in chosen]
+        if any(runs[inner] != runs[outer] for inner, outer in self.nested):
+            return float("inf")
         used = dict.fromkeys(self.capacity, 0)
         passing = 0
         for at, (place, run) in enumerate(zip(chosen, runs, strict=True)):

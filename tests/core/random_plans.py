@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from layerlight.core import memory
 from layerlight.core.device import Budget, Device, Machine
-from layerlight.core.model import LayerKind, Model, Tensor
+from layerlight.core.model import Layer, LayerKind, Model, Tensor
 from layerlight.core.plan import PREFILL_CHUNK
 from tests.core.models import accelerator, dense, disk, layer, ram, tensor
 
@@ -31,6 +31,18 @@ def _decoder(draw: st.DrawFn, index: int, hidden: int, experts: int) -> list[Ten
     return held
 
 
+def _apart(whole: Layer) -> tuple[Layer, ...]:
+    """A layer's experts as a layer of their own beside it, which must run where it runs."""
+    experts = tuple(each for each in whole.tensors if ".experts." in each.name)
+    if not experts:
+        return (whole,)
+    rest = tuple(each for each in whole.tensors if each not in experts)
+    return (
+        layer(whole.name, whole.kind, *rest, index=whole.index),
+        layer(f"{whole.name}.mlp.experts", LayerKind.OTHER, *experts),
+    )
+
+
 @st.composite
 def models(draw: st.DrawFn, most_layers: int = 10) -> Model:
     """Llamas of equal layers, models whose layers all differ, mixtures of experts; tied or not, with a tower or not."""
@@ -39,9 +51,9 @@ def models(draw: st.DrawFn, most_layers: int = 10) -> Model:
     tied = draw(st.booleans())
     vocabulary = draw(st.sampled_from([50, 500, 5000]))
     model = dense(layers=layers, hidden=hidden, tied=tied, vocabulary=vocabulary)
-    style = draw(st.sampled_from(["equal", "unequal", "experts"]))
+    style = draw(st.sampled_from(["equal", "unequal", "experts", "apart"]))
     if style != "equal":
-        experts = 4 if style == "experts" else 0
+        experts = 4 if style in ("experts", "apart") else 0
         mended = {
             f"model.layers.{index}": layer(
                 f"model.layers.{index}",
@@ -54,6 +66,8 @@ def models(draw: st.DrawFn, most_layers: int = 10) -> Model:
         assert model.shape is not None
         shape = replace(model.shape, experts=experts or None, experts_per_token=1 if experts else None)
         model = replace(model, layers=tuple(mended.get(each.name, each) for each in model.layers), shape=shape)
+    if style == "apart":
+        model = replace(model, layers=tuple(each for whole in model.layers for each in _apart(whole)))
     if draw(st.booleans()):
         extra = draw(
             st.sampled_from(

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from layerlight.core.device import Budget, Device, Machine
-from layerlight.core.errors import BadRequest, DoesNotFit
+from layerlight.core.errors import BadRequest, DoesNotFit, MapMismatch
 from layerlight.core.model import Model
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
@@ -28,7 +28,7 @@ workloads = st.sampled_from([Workload(), Workload(1, 1), Workload(48, 4), Worklo
 def planned(case: Case, wishes: Wishes) -> Plan:
     try:
         return make_plan(case.model, case.machine, case.budget, wishes)
-    except DoesNotFit:
+    except (DoesNotFit, MapMismatch):
         assume(False)
         raise
 
@@ -41,6 +41,8 @@ def hold(plan: Plan) -> None:
     main = main_of(plan.machine, plan.device_map().values())
     for each in plan.placements:
         assert each.runs_on == (main if each.rests_on in ("cpu", "disk") else each.rests_on)
+    runs = {each.layer: each.runs_on for each in plan.placements}
+    assert all(runs[inner] == runs[outer] for inner, outer in plan_checker.nested_in(plan.model))
     found = check(plan)
     for use in plan.prediction.places:
         assert use.used == found.used[use.place]
@@ -96,6 +98,10 @@ def allowed_places(plan: Plan) -> list[str]:
 
 def fits(plan: Plan, places: dict[str, str]) -> bool:
     """Whether a map keeps to the limits, by the checker's count."""
+    main = main_of(plan.machine, places.values())
+    runs = {name: main if place in ("cpu", "disk") else place for name, place in places.items()}
+    if any(runs[inner] != runs[outer] for inner, outer in plan_checker.nested_in(plan.model)):
+        return False
     capacity = {use.place: use.capacity for use in plan.prediction.places}
     used = check(plan, places).used
     return all(capacity[place] is None or size <= (capacity[place] or 0) for place, size in used.items())

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from layerlight.core.device import Budget
 from layerlight.core.errors import BadRequest, DoesNotFit, MapMismatch
+from layerlight.core.model import LayerKind, Model
 from layerlight.core.pins import parse_pin
 from layerlight.core.placing import make_plan, require_fit
 from layerlight.core.plan import Plan, Wishes
-from tests.core.models import MIB, SLOW_CPU, accelerator, dense, disk, machine, ram
+from tests.core.models import MIB, SLOW_CPU, accelerator, dense, disk, layer, machine, ram, tensor
 
 RATES = (*SLOW_CPU, ("overhead:cuda:0", 1e-6), ("overhead:cuda:1", 1e-6))
 HERE = machine(accelerator(), accelerator("cuda:1"), ram(), disk(), rates=RATES)
@@ -105,3 +108,31 @@ def test_quantised_layers_are_not_pinned_to_the_disk() -> None:
     """C01."""
     with pytest.raises(DoesNotFit, match="bitsandbytes"):
         make_plan(dense(), HERE, CONTEXT, Wishes(quantization="nf4", pins=(("model.layers.1", "disk"),)))
+
+
+def with_experts_apart() -> Model:
+    """A layer whose experts are a layer of their own."""
+    experts = layer(
+        "model.layers.1.mlp.experts", LayerKind.OTHER, tensor("model.layers.1.mlp.experts.gate_up_proj", 4, 64, 64)
+    )
+    model = dense()
+    assert model.shape is not None
+    shape = replace(model.shape, experts=4, experts_per_token=1)
+    at = [each.name for each in model.layers].index("model.layers.1") + 1
+    return replace(model, layers=(*model.layers[:at], experts, *model.layers[at:]), shape=shape)
+
+
+def test_experts_may_rest_elsewhere_but_run_with_their_layer() -> None:
+    """A12: hidden states are added up inside the layer."""
+    pins = (("model.layers.*", "cuda:0"), ("*.experts", "cpu"))
+    plan = make_plan(with_experts_apart(), HERE, CONTEXT, Wishes(pins=pins))
+    assert on(plan, "cpu") == ["model.layers.1.mlp.experts"]
+    assert plan.placement("model.layers.1.mlp.experts").runs_on == "cuda:0"
+    parted = (("model.layers.*", "cuda:0"), ("*.experts", "cuda:1"))
+    with pytest.raises(MapMismatch, match=r"model\.layers\.1.* and its experts would run on cuda:0 and cuda:1"):
+        make_plan(with_experts_apart(), HERE, CONTEXT, Wishes(pins=parted))
+    by_hand = tuple(
+        (each.name, "cuda:1" if "experts" in each.name else "cuda:0") for each in with_experts_apart().layers
+    )
+    with pytest.raises(MapMismatch, match="its experts"):
+        make_plan(with_experts_apart(), HERE, CONTEXT, Wishes(map=by_hand))

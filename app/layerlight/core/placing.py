@@ -11,7 +11,7 @@ from layerlight.core.bundles import Ways, bundles_of
 from layerlight.core.choosing import Choice, Choosing
 from layerlight.core.device import CPU, DISK, Budget, Machine, format_size
 from layerlight.core.device_sets import DeviceSet, device_sets
-from layerlight.core.errors import BadRequest, DoesNotFit, WrongKindOfModel
+from layerlight.core.errors import BadRequest, DoesNotFit, MapMismatch, WrongKindOfModel
 from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, LayerKind, Model, TextShape
 from layerlight.core.pins import pinned_units
 from layerlight.core.placement_map import place_by_hand
@@ -217,7 +217,9 @@ class _Task:
         """The map that was given. Raises MapMismatch, UnknownPlace, and DoesNotFit where bitsandbytes can't."""
         places = place_by_hand(self.units, (room.device.id for room in self.rooms), dict(self.wishes.map))
         _check_quantized(places, self.wishes)
-        return Choice(places, self._devices_of(places))
+        choice = Choice(places, self._devices_of(places))
+        self._require_whole_layers(choice)
+        return choice
 
     def choose(self) -> Choice:
         """The best choice that fits; when none does, the one that lacks the least."""
@@ -244,8 +246,25 @@ class _Task:
 
     def _nearest(self, devices: DeviceSet, nothing_fits: bool) -> Choice:
         """What lacks little on these devices; one that stays empty is none of those in use."""
-        places = nearest_fit(self.units, devices, self.working, self.pins)
-        return Choice(places, self._devices_of(places), 0.0 if nothing_fits else 1.0)
+        places = list(nearest_fit(self.units, devices, self.working, self.pins))
+        for bundle in self.bundles:
+            for number in bundle.numbers[1:]:
+                places[number] = self.pins.get(number, places[bundle.first])
+        choice = Choice(tuple(places), self._devices_of(places), 0.0 if nothing_fits else 1.0)
+        self._require_whole_layers(choice)
+        return choice
+
+    def _require_whole_layers(self, choice: Choice) -> None:
+        """Raises MapMismatch where a layer would run on one device and its experts on another."""
+        for bundle in self.bundles:
+            runs = {choice.devices.runs_on(choice.places[number]) for number in bundle.numbers}
+            if len(runs) > 1:
+                name = bundle.parts[0].unit.layers[0].name
+                raise MapMismatch(
+                    f"“{name}” and its experts would run on {' and '.join(sorted(runs))}.",
+                    title="A layer can't be parted between devices",
+                    hint="Let both rest on one accelerator, or in RAM or on disk beside the first one.",
+                )
 
     def _lack(self, choice: Choice) -> tuple[int, float]:
         """Bytes without a place, then seconds."""
