@@ -206,3 +206,26 @@ def test_layers_of_one_device_stand_together(free: list[int], layers: int) -> No
     assert len(plan.prediction.hand_overs) <= len(running)
     with pytest.raises(BadRequest):
         make_plan(plan.model, plan.machine, plan.budget, Wishes(strategy="auto"))
+
+
+@settings(slow, max_examples=80)
+@given(cases())
+def test_no_plan_has_more_on_accelerators_than_the_one_that_wants_most(case: Case) -> None:
+    fast, most = planned(case, Wishes()), planned(case, Wishes(strategy="most-on-gpu"))
+    assert fast.fits == most.fits
+    held = [sum(plan.bytes_on(device.id) for device in case.machine.accelerators) for plan in (fast, most)]
+    assert held[0] <= held[1] or not fast.fits
+    assert fast.prediction.workload_seconds * (1 - fast.prediction.gap) <= most.prediction.workload_seconds * (1 + 1e-9)
+
+
+def test_hand_overs_are_told_with_what_crosses() -> None:
+    """Before which layer, from where to where, how many bytes a token: a tied head runs where its table is."""
+    model = dense(layers=4, tied=True)
+    places = ("cuda:0", "cuda:0", "cuda:0", "cuda:1", "cuda:1", "cuda:1", "cuda:0")
+    by_hand = tuple((layer.name, place) for layer, place in zip(model.layers, places, strict=True))
+    here = Machine((accelerator("cuda:0"), accelerator("cuda:1"), ram(), disk()))
+    plan = make_plan(model, here, Budget(context=CONTEXT), Wishes(map=by_hand))
+    assert [(each.layer, each.source, each.target, each.bytes) for each in plan.prediction.hand_overs] == [
+        ("model.layers.2", "cuda:0", "cuda:1", 128),
+        ("lm_head", "cuda:1", "cuda:0", 128),
+    ]
