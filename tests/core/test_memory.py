@@ -9,6 +9,7 @@ import pytest
 from layerlight.core import memory
 from layerlight.core.device import Device
 from layerlight.core.model import LayerKind, LinearShape, Tensor
+from layerlight.core.units import units_of
 from tests.core.models import GIB, MIB, accelerator, dense, disk, layer, ram, tensor
 
 
@@ -69,6 +70,36 @@ def test_packed_weights_expand_where_nothing_computes_in_them() -> None:
     assert memory.loaded_size(found, "bfloat16") == sum(each.size for each in packed())
     expanded = 2 * (128 * 256 + 4 * 64 * 8 * 32 + 256)
     assert memory.loaded_size(found, "bfloat16", expands=True) == expanded
+
+
+@pytest.mark.parametrize(
+    ("quantization", "on_accelerator", "each"),
+    [(None, True, 0), ("nf4", True, 2), ("nf4-double", False, 7), ("int8", True, 0), ("int8", False, 6)],
+)
+def test_a_quantised_weight_is_turned_back_one_at_a_time(
+    quantization: str | None, on_accelerator: bool, each: int
+) -> None:
+    model = dense(hidden=64, intermediate=128)
+    shape = model.shape
+    assert shape is not None
+    largest = max(unit.largest_quantized for unit in units_of(model, shape, 64, "bfloat16", quantization))
+    assert memory.dequantized_bytes(largest, "bfloat16", quantization, on_accelerator) == each * 64 * 128
+
+
+def test_carrying_a_layer_needs_its_largest_module_whole() -> None:
+    """Hooks bring a module's own tensors together, while those of the modules around it stay."""
+    held = layer(
+        "model.layers.0",
+        LayerKind.DECODER,
+        tensor("model.layers.0.mamba.A_log", 100),
+        tensor("model.layers.0.mamba.in_proj.weight", 40, 10),
+        tensor("model.layers.0.mamba.in_proj.bias", 40),
+        tensor("model.layers.0.mlp.up_proj.weight", 50, 10),
+        index=0,
+    )
+    model = replace(dense(), layers=(held,))
+    assert model.shape is not None
+    assert units_of(model, model.shape, 64, "bfloat16", None)[0].tensor == 2 * (100 + 400 + 40)
 
 
 @pytest.mark.parametrize(

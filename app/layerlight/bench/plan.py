@@ -215,7 +215,7 @@ def _measure_large(console: Console) -> list[tuple[str, tuple[int, int]]]:
             Path(root) / "llama", hidden=1536, intermediate=4096, layers=12, heads=12, context=LARGE_CONTEXT
         )
         for dtype, quantization in LARGE:
-            name = f"1.5B-wide llama in {quantization or dtype}"
+            name = f"random llama of 600 MB in {quantization or dtype}"
             console.print(name, style="dim")
             command = [
                 sys.executable,
@@ -244,6 +244,8 @@ def anonymous_rise(folder: Path, dtype: str, quantization: str | None) -> tuple[
 
     with _engine() as (engine, machine):
         warm_up()
+        if quantization:
+            import bitsandbytes  # noqa: F401
         before = process_memory().anonymous
         wishes = Wishes(dtype=dtype, quantization=quantization)
         plan = plan_on(folder, machine, CPU, wishes)

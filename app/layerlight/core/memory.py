@@ -8,8 +8,8 @@ from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, Layer, LayerKind, T
 from layerlight.core.working_memory import working_bytes
 
 __all__ = [
-    "MIB", "QUANTIZATIONS", "expands", "kv_bytes", "loaded_size", "loaded_tensor_size", "margin", "quantizable",
-    "quantized_size", "working_bytes",
+    "MIB", "QUANTIZATIONS", "dequantized_bytes", "expands", "kv_bytes", "loaded_size", "loaded_tensor_size",
+    "margin", "quantizable", "quantized_size", "working_bytes",
 ]  # fmt: skip
 
 QUANTIZATIONS = ("nf4", "fp4", "int8", "nf4-double", "fp4-double")
@@ -65,6 +65,19 @@ def quantized_size(elements: int, outputs: int, quantization: str) -> int:
     if quantization.endswith("-double"):
         scales = blocks + 4 * -(-blocks // DOUBLE_BLOCK) + DOUBLE_CODE_BOOK
     return -(-elements // 2) + scales + CODE_BOOK
+
+
+def dequantized_bytes(elements: int, dtype: str, quantization: str | None, on_accelerator: bool) -> int:
+    """Bytes that a pass needs to turn one quantised weight of so many elements back.
+
+    Without a kernel of its own, as in RAM, each of a 4-bit weight's elements also passes through whole numbers, and an
+    int8 weight becomes float32. Accelerators multiply int8 as it is.
+    """
+    if quantization is None or (quantization == "int8" and on_accelerator):
+        return 0
+    if on_accelerator:
+        return elements * DTYPE_SIZES[dtype]
+    return elements * (4 + DTYPE_SIZES[dtype] if quantization == "int8" else 7)
 
 
 def expands(method: str | None, devices: tuple[Device, ...]) -> bool:

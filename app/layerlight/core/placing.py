@@ -205,6 +205,9 @@ class _Task:
         self.units = units if batch == 1 else tuple(replace(unit, kv=batch * unit.kv) for unit in units)
         attention = attention_for(shape.model_type, wishes.attention)
         self.working = batch * memory.working_bytes(shape, budget.context, dtype, attention, PREFILL_CHUNK)
+        turned_back = max((unit.largest_quantized for unit in units), default=0)
+        on_accelerator = rooms[0].device.is_accelerator
+        self.working += memory.dequantized_bytes(turned_back, dtype, wishes.quantization, on_accelerator)
         width = DTYPE_SIZES[dtype]
         cached = _fits_in_free_ram(model, machine)
         self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK, cached=cached)

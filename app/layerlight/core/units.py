@@ -22,6 +22,8 @@ class Weights:
     routed: int
     routed_parameters: int
     quantized: bool
+    largest_quantized: int = 0
+    """Elements of its largest quantised tensor, which a pass turns back one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class Unit:
     @property
     def size(self) -> int:
         return sum(self.sizes)
+
+    @property
+    def largest_quantized(self) -> int:
+        return max((each.largest_quantized for each in self.weights), default=0)
 
     def bytes_read(self) -> tuple[int, ...]:
         """Bytes each layer reads in a decode pass: an embedding looks up rows, a tied head reads the whole table."""
@@ -100,8 +106,7 @@ def _weighed(model: Model, dtype: str, quantization: str | None, expands: bool) 
 
 
 def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: str | None, expands: bool) -> Weights:
-    size = parameters = routed = routed_parameters = 0
-    quantized = False
+    size = parameters = routed = routed_parameters = quantized = 0
     modules: dict[str, int] = {}
     for tensor in layer.tensors:
         own = memory.loaded_tensor_size(tensor, layer, dtype, quantization, expands)
@@ -114,8 +119,10 @@ def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: st
         else:
             module = tensor.name.rpartition(".")[0]
             modules[module] = modules.get(module, 0) + own
-        quantized = quantized or (quantization is not None and memory.quantizable(tensor, layer))
-    return Weights(size, max(_carried(modules), routed), parameters, routed, routed_parameters, quantized)
+        if quantization is not None and memory.quantizable(tensor, layer):
+            quantized = max(quantized, elements)
+    carried = max(_carried(modules), routed)
+    return Weights(size, carried, parameters, routed, routed_parameters, quantized > 0, quantized)
 
 
 def _carried(modules: dict[str, int]) -> int:
