@@ -13,51 +13,56 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from layerlight import __version__
 from layerlight.core.characters import mended
-from layerlight.core.device import Machine, parse_limit
+from layerlight.core.device import Machine
 from layerlight.core.environment import engine_environment
 from layerlight.core.errors import BadRequest, LayerlightError, Stopped, Unexpected
 from layerlight.core.folders import own_folders
-from layerlight.core.memory import QUANTIZATIONS
 from layerlight.core.messages import CalibrateRequest, ChatMessage, StarterRequest, TextRequest
 from layerlight.core.sampling import require_sensible
 from layerlight.core.settings import read_settings
 from layerlight.terminal import commands
 from layerlight.terminal.calibrating import calibrate
-from layerlight.terminal.commands import OwnEngine, PlanWishes, Terminal
 from layerlight.terminal.console import Console
+from layerlight.terminal.plan_options import add_plan_options, add_show_options, show_of, wishes_of
+from layerlight.terminal.planning import plan
+from layerlight.terminal.surroundings import OwnEngine, StrategyMaps, Terminal
+from layerlight.terminal.wishes import PlanWishes
 
 if TYPE_CHECKING:
     from layerlight.core.job import Job
+    from layerlight.core.plan import Plan
 
 log = logging.getLogger(__name__)
-
-DTYPES = {
-    "bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16",
-    "fp32": "float32", "float32": "float32",
-}  # fmt: skip
 
 
 def main(
     argv: Sequence[str],
     survey: Callable[[str | None], Machine] | None = None,
     new_engine: Callable[[], OwnEngine] | None = None,
+    strategy_maps: StrategyMaps | None = None,
 ) -> int:
     """Carries out one command. The exit code: 0, 1 for a failure, 2 for a bad request, 130 when stopped.
 
-    `survey` and `new_engine` stand in for torch's in tests.
+    `survey`, `new_engine` and `strategy_maps` stand in for torch's and accelerate's in tests.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     console = Console(sys.stdout or _nowhere(), sys.stderr or _nowhere(), "--json" in argv)
-    terminal = Terminal(console, survey or survey_with_torch, new_engine or torch_engine, _fetch_starter)
+    terminal = Terminal(
+        console,
+        survey or survey_with_torch,
+        new_engine or torch_engine,
+        _fetch_starter,
+        strategy_maps or accelerate_maps,
+    )
     try:
         with _interruptible(terminal):
             return _carry_out(list(argv), terminal)
@@ -82,14 +87,15 @@ def _carry_out(argv: list[str], terminal: Terminal) -> int:
     options = _parser().parse_args(argv)
     match options.command:
         case "devices":
-            return commands.devices(terminal)
+            return commands.devices(terminal, options.save)
         case "inspect":
             return commands.inspect(terminal, options.folder)
         case "plan":
-            return commands.plan(terminal, _plan_wishes(options, terminal.console))
+            show = show_of(options)
+            return plan(terminal, _plan_wishes(options, options.model or "", terminal.console), show)
         case "run":
             request = _text_request(options)
-            return commands.run(terminal, _plan_wishes(options, terminal.console), request)
+            return commands.run(terminal, _plan_wishes(options, options.folder, terminal.console), request)
         case "calibrate":
             return calibrate(terminal, CalibrateRequest(_offload_folder(options), options.seconds))
         case "starter":
@@ -117,6 +123,18 @@ def torch_engine() -> OwnEngine:
     from layerlight.engine.engine import TorchEngine
 
     return TorchEngine()
+
+
+def accelerate_maps(
+    plan: Plan, strategies: Sequence[str], config: Mapping[str, Any] | None = None
+) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """accelerate's own maps for a plan's model, machine and budget."""
+    _prepare_torch()
+    from layerlight.engine.logs import quiet_libraries
+    from layerlight.engine.strategies import strategy_maps
+
+    quiet_libraries()
+    return strategy_maps(plan, strategies, config)
 
 
 def _prepare_torch() -> None:
@@ -153,13 +171,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"layerlight {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    _add(commands, "devices", "the places where layers can rest: accelerators, RAM, disk")
+    looking = _add(commands, "devices", "the places where layers can rest: accelerators, RAM, disk")
+    looking.add_argument("--save", metavar="FILE", help="also write this machine to a file, for plan --machine")
     inspecting = _add(commands, "inspect", "what a model folder holds, without loading it")
     inspecting.add_argument("folder", metavar="FOLDER")
     planning = _add(commands, "plan", "where each layer would rest and run, and what that would cost")
-    _add_plan_options(planning)
+    add_show_options(planning)
+    add_plan_options(planning)
     running = _add(commands, "run", "load a model and ask it something")
-    _add_plan_options(running)
+    running.add_argument("folder", metavar="FOLDER", help="a model folder, or a Hugging Face cache folder")
+    add_plan_options(running)
     _add_run_options(running)
     calibrating = _add(commands, "calibrate", "measure how fast this machine is, so that plans can tell seconds")
     calibrating.add_argument("--seconds", type=_seconds, default=15.0, metavar="N", help="at most so long; 15")
@@ -179,18 +200,6 @@ def _add(commands: argparse._SubParsersAction[_Parser], name: str, words: str) -
     return parser
 
 
-def _add_plan_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("folder", metavar="FOLDER", help="a model folder, or a Hugging Face cache folder")
-    add("--limit", action="append", default=[], metavar="PLACE=SIZE", help="may be repeated: cpu=8GiB, cuda:0=0")
-    add("--context", type=int, metavar="N", help="tokens of prompt and answer together")
-    add("--dtype", choices=tuple(DTYPES), metavar="DTYPE", help="bfloat16, float16 or float32")
-    add("--quantize", choices=QUANTIZATIONS, help="quantise while loading")
-    add("--attention", choices=("sdpa", "eager"), default="sdpa", help="how attention is computed")
-    add("--map", metavar="FILE", help="a placement by hand: JSON {layer: place}, or what “plan --json” printed")
-    add("--offload-folder", metavar="FOLDER", help="the disk for layers that can't rest in their own files")
-
-
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--prompt", metavar="TEXT", help="what to ask; - reads it from stdin")
@@ -203,20 +212,11 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, metavar="N", help="drawn when not given, and told with the answer")
 
 
-def _plan_wishes(options: argparse.Namespace, console: Console) -> PlanWishes:
+def _plan_wishes(options: argparse.Namespace, model: str, console: Console) -> PlanWishes:
     settings, notice = read_settings(own_folders().settings)
     if notice:
         console.say(notice)
-    return PlanWishes(
-        folder=options.folder,
-        limits=tuple(parse_limit(words) for words in options.limit),
-        context=options.context,
-        dtype=DTYPES[options.dtype] if options.dtype else None,
-        quantization=options.quantize,
-        attention=options.attention,
-        map_file=options.map,
-        offload_folder=options.offload_folder or settings.offload_folder,
-    )
+    return wishes_of(options, model, settings.offload_folder)
 
 
 def _offload_folder(options: argparse.Namespace) -> str | None:

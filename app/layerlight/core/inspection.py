@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from layerlight.core.architecture import judge
-from layerlight.core.config_file import read_config
+from layerlight.core.config_file import ConfigFile, read_config
 from layerlight.core.device import format_size
 from layerlight.core.errors import BrokenModel, NotAModel, WrongKindOfModel
 from layerlight.core.gguf_header import read_gguf_header
@@ -16,7 +17,7 @@ from layerlight.core.plain_file import endless, read_plain
 from layerlight.core.quantized_weights import quantized_weights
 from layerlight.core.safetensors_header import read_safetensors_header
 from layerlight.core.text_shape import text_shape
-from layerlight.core.tokenizer_files import find_tokenizer
+from layerlight.core.tokenizer_files import TokenizerFiles, find_tokenizer
 from layerlight.core.weight_files import WeightFiles, find_weight_files
 
 LONGEST_REVISION = 1_000
@@ -111,11 +112,35 @@ def _inspect_model(place: Path, name: str, names: frozenset[str]) -> Model:
     config = read_config(place / "config.json")
     weights = find_weight_files(place, names, config.content)
     tokenizer = find_tokenizer(place, names)
+    tensors, shared, broken = _read_weights(place, weights)
+    return _described(config, weights, tensors, shared, broken, tokenizer, str(place), name)
+
+
+def model_from_headers(config: ConfigFile, tensors: Mapping[str, Sequence[Tensor]], name: str) -> Model:
+    """The model that this config and these headers of its safetensors files describe, before any weight is there.
+
+    It can be planned, not run: it has no folder and no tokenizer.
+    """
+    weights = WeightFiles(tuple(tensors))
+    every = [tensor for each in tensors.values() for tensor in each]
+    return _described(config, weights, every, {}, [], TokenizerFiles(False, False), "", name)
+
+
+def _described(
+    config: ConfigFile,
+    weights: WeightFiles,
+    tensors: list[Tensor],
+    shared: dict[str, str],
+    broken: Sequence[tuple[str, str]],
+    tokenizer: TokenizerFiles,
+    folder: str,
+    name: str,
+) -> Model:
+    """The model that its config and the tensors in its files make, with all that keeps it from running."""
     verdict = judge(config, tokenizer.chat_template)
     shape = text_shape(config) if verdict.kind.generates_text else None
     problems = [(config.problem, config.hint)] if config.problem else []
     problems += list(verdict.problems)
-    tensors, shared, broken = _read_weights(place, weights)
     problems += [*weights.problems, *broken]
     notes = [*verdict.notes, *weights.notes]
     if weights.pickled:
@@ -143,7 +168,7 @@ def _inspect_model(place: Path, name: str, names: frozenset[str]) -> Model:
     if left_out:
         notes.append(f"{format_size(left_out)} in the files are not part of the loaded model.")
     return Model(
-        str(place),
+        folder,
         verdict.kind,
         config.architecture or verdict.architecture,
         (Component(COMPONENT, config.architecture or verdict.architecture, sum(layer.size for layer in layers)),),

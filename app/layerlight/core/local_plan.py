@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from layerlight.core.config_folder import require_plannable
 from layerlight.core.device import CPU, DISK, Budget, Device, Machine, parse_size
 from layerlight.core.errors import BadSize
-from layerlight.core.inspection import inspect_folder, require_runnable
+from layerlight.core.inspection import inspect_folder
 from layerlight.core.local_memory import disk, ram
 from layerlight.core.placing import default_context, make_plan
 from layerlight.core.plan import Plan, Wishes
@@ -25,7 +26,7 @@ def plan_folder(
 ) -> Plan:
     """The plan for the model in a folder. Raises what inspection and planning raise, and BadSize for a limit."""
     sizes = {place: _bytes(place, size) for place, size in limits.items()}
-    model = require_runnable(inspect_folder(folder), tokenizer=False)
+    model = require_plannable(inspect_folder(folder), tokenizer=False)
     machine = machine or local_machine(model.folder, tuple(sizes))
     budget = Budget.of(sizes.items(), default_context(model) if context is None else context)
     return make_plan(model, machine, budget, Wishes(dtype, quantization))

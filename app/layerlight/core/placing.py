@@ -127,12 +127,12 @@ def _check_wishes(model: Model, machine: Machine, budget: Budget, wishes: Wishes
             f"{model.name or 'This model'} is quantised already ({model.quantization}).",
             hint="Load it as it is, or choose the original model to quantise it another way.",
         )
-    if wishes.strategy in ENGINE_STRATEGIES:
+    if wishes.strategy in ENGINE_STRATEGIES and not wishes.map:
         raise BadRequest(
             f"The strategy “{wishes.strategy}” is accelerate's own: it needs the engine.",
             hint="Use fastest or most-on-gpu here.",
         )
-    if wishes.strategy not in STRATEGIES:
+    if wishes.strategy not in (*STRATEGIES, *ENGINE_STRATEGIES):
         raise BadRequest(f"“{wishes.strategy}” is no strategy.", hint=f"Use {' or '.join(STRATEGIES)}.")
     if min(wishes.workload.prompt, wishes.workload.answer, wishes.workload.batch) < 1:
         raise BadRequest("Prompt, answer and batch must be at least 1.", hint="Leave them out for the usual ones.")
@@ -430,7 +430,8 @@ class _Reasons:
         task, devices = self._task, self._choice.devices
         name = task.machine.device(place).name
         if task.wishes.map:
-            return "Placed by hand."
+            by_hand = task.wishes.strategy not in ENGINE_STRATEGIES
+            return "Placed by hand." if by_hand else f"Placed by accelerate's “{task.wishes.strategy}”."
         if number in task.pins:
             return f"Pinned to {name} by hand."
         if self._uses[place].over:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -88,6 +89,27 @@ def _check_length(length: int, size: int, name: str) -> None:
         )
 
 
+def described_tensor(key: str, dtype: str, shape: Sequence[int], begin: int, end: int, file: str) -> Tensor:
+    """The tensor of one entry of a header; `dtype` is the format's own name. Raises BrokenModel for what is none."""
+    if dtype not in _DTYPES:
+        raise BrokenModel(
+            f"{file} holds a tensor of the unknown dtype {dtype!r}.",
+            hint="It needs a newer version of Layerlight, or it is damaged.",
+        )
+    if len(shape) > MOST_DIMENSIONS:
+        raise BrokenModel(
+            f"{file} holds a tensor of {len(shape)} dimensions.", hint="It is damaged: download it again."
+        )
+    name, bits = _DTYPES[dtype]
+    tensor = Tensor(key, name, tuple(shape), end - begin, file)
+    if begin < 0 or min(shape, default=0) < 0 or tensor.elements * bits != (end - begin) * 8:
+        raise BrokenModel(
+            f"{file} contradicts itself: “{key}” is said to be {dtype} {list(shape)} in {end - begin} bytes.",
+            hint="Download it again.",
+        )
+    return tensor
+
+
 def _parse(header: bytes, name: str) -> list[tuple[tuple[int, int], Tensor]]:
     """((begin, end), tensor) for each entry. Raises BrokenModel for what is not a header."""
     tensors: list[tuple[tuple[int, int], Tensor]] = []
@@ -96,25 +118,9 @@ def _parse(header: bytes, name: str) -> list[tuple[tuple[int, int], Tensor]]:
             if key == "__metadata__":
                 continue
             entry = _entry_decoder.decode(raw)
-            dtype, bits = _DTYPES[entry.dtype]
             begin, end = entry.data_offsets
-            if len(entry.shape) > MOST_DIMENSIONS:
-                raise BrokenModel(
-                    f"{name} holds a tensor of {len(entry.shape)} dimensions.", hint="It is damaged: download it again."
-                )
-            tensor = Tensor(key, dtype, tuple(entry.shape), end - begin, name)
-            if begin < 0 or min(entry.shape, default=0) < 0 or tensor.elements * bits != (end - begin) * 8:
-                raise BrokenModel(
-                    f"{name} contradicts itself: “{key}” is said to be {entry.dtype} {entry.shape} "
-                    f"in {end - begin} bytes.",
-                    hint="Download it again.",
-                )
+            tensor = described_tensor(key, entry.dtype, entry.shape, begin, end, name)
             tensors.append(((begin, end), tensor))
-    except KeyError as error:
-        raise BrokenModel(
-            f"{name} holds a tensor of the unknown dtype {error.args[0]!r}.",
-            hint="It needs a newer version of Layerlight, or it is damaged.",
-        ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenModel(f"{name} has no readable header: {error}.", hint="Download it again.") from error
     return tensors

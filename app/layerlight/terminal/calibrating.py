@@ -9,8 +9,8 @@ from layerlight.core.job import Job
 from layerlight.core.messages import CalibrateRequest, Event, MachineCalibrated
 from layerlight.core.state import State, apply
 from layerlight.terminal import measured, tables
-from layerlight.terminal.commands import Terminal
 from layerlight.terminal.screens import PlainScreen
+from layerlight.terminal.surroundings import Terminal
 
 NOISY = 0.25
 """Samples that lie further apart than this part of their median are worth a word."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from layerlight.core.device import Budget, Machine
-from layerlight.core.errors import BadRequest, LayerlightError, Stopped
-from layerlight.core.inspection import inspect_folder, require_runnable
-from layerlight.core.job import Engine, Job
+from layerlight.core.errors import LayerlightError, Stopped
+from layerlight.core.inspection import inspect_folder
+from layerlight.core.job import Job
 from layerlight.core.load_request import load_request
+from layerlight.core.machine_files import write_machine
 from layerlight.core.messages import (
     ChatMessage,
     Event,
-    LoadRequest,
     ModelInspected,
     ModelLoaded,
     Planned,
@@ -28,56 +24,17 @@ from layerlight.core.messages import (
     TextProduced,
     TextRequest,
 )
-from layerlight.core.placement_map import read_map
-from layerlight.core.placing import default_context, make_plan, require_fit
-from layerlight.core.plan import Plan, Wishes
+from layerlight.core.placing import require_fit
+from layerlight.core.plan import Plan
 from layerlight.core.state import State, apply
 from layerlight.terminal import measured, report, tables
-from layerlight.terminal.console import Console
+from layerlight.terminal.planning import make
 from layerlight.terminal.screens import Screen, screen_for
+from layerlight.terminal.source import find_runnable
+from layerlight.terminal.surroundings import Terminal
+from layerlight.terminal.wishes import PlanWishes
 
 DEMO_QUESTION = "What is the capital of France?"
-
-
-class OwnEngine(Engine, Protocol):
-    """An engine in this process, which leaves no file behind when it is closed."""
-
-    def count(self, request: TextRequest, load: LoadRequest, job: Job, /) -> None:
-        """Raises what is wrong with the prompt, before a weight is read."""
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlanWishes:
-    """What `plan` and `run` ask of a plan."""
-
-    folder: str
-    limits: tuple[tuple[str, int], ...] = ()
-    context: int | None = None
-    dtype: str | None = None
-    quantization: str | None = None
-    attention: str = "sdpa"
-    map_file: str | None = None
-    offload_folder: str | None = None
-
-
-@dataclass(slots=True)
-class Terminal:
-    """One command's surroundings: where words go, what it may ask, and the stop flag of Ctrl-C."""
-
-    console: Console
-    survey: Callable[[str | None], Machine]
-    """The machine, with the disk of this offload folder as its disk."""
-    new_engine: Callable[[], OwnEngine]
-    fetch: Callable[[StarterRequest, Job], str]
-    stop: threading.Event = field(default_factory=threading.Event)
-    at_work: bool = False
-    """While a job runs that hears `stop` by itself; before and after it nothing is lost by ending at once."""
-
-    def check(self) -> None:
-        if self.stop.is_set():
-            raise Stopped()
 
 
 @dataclass(slots=True)
@@ -103,8 +60,13 @@ class _Following:
                 return
 
 
-def devices(terminal: Terminal) -> int:
-    machine = _survey(terminal)
+def devices(terminal: Terminal, save: str | None = None) -> int:
+    """Prints this machine; with `save` it is written to that file too, for `plan --machine`."""
+    machine = terminal.machine()
+    if save is not None:
+        place = Path(save).expanduser()
+        write_machine(machine, place)
+        terminal.console.say(f"This machine was saved. Plan for it anywhere: plan MODEL --machine {shlex.quote(save)}")
     terminal.console.give(report.of_machine(machine), tables.of_machine(machine))
     return 0
 
@@ -115,29 +77,13 @@ def inspect(terminal: Terminal, folder: str) -> int:
     return 0
 
 
-def plan(terminal: Terminal, wishes: PlanWishes) -> int:
-    """Prints the plan; one that does not fit is shown too, and is a bad request."""
-    require_runnable(inspect_folder(wishes.folder))
-    _read_map_file(wishes)
-    found = _plan(wishes, _survey(terminal, wishes.offload_folder))
-    try:
-        require_fit(found)
-    except LayerlightError as error:
-        if not terminal.console.as_json:
-            terminal.console.say(tables.of_plan(found))
-        terminal.console.fail(error, report.of_plan(found))
-        return error.exit_code
-    terminal.console.give(report.of_plan(found), tables.of_plan(found))
-    return 0
-
-
 def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
     """Plans, loads and answers. A stop while answering gives what was written by then, with exit code 130."""
-    require_runnable(inspect_folder(wishes.folder))
-    _read_map_file(wishes)
+    source = find_runnable(wishes.folder)
+    wishes.asked(source.model)
     console = terminal.console
     following = _Following(terminal, screen_for(console.err, console.out, streams=not console.as_json))
-    found = require_fit(_plan(wishes, _survey(terminal, wishes.offload_folder)))
+    found = require_fit(measured.corrected(make(terminal, wishes, source, terminal.machine(wishes.offload_folder))))
     console.say("Starting the engine …")
     engine = terminal.new_engine()
     try:
@@ -203,38 +149,6 @@ def _command() -> str:
 
 
 # -- the steps ---------------------------------------------------------------------------------------------------------
-
-
-def _survey(terminal: Terminal, offload_folder: str | None = None) -> Machine:
-    terminal.check()
-    terminal.console.say("Looking for devices …")
-    machine = terminal.survey(offload_folder)
-    terminal.check()
-    return measured.rated(machine)
-
-
-def _plan(wishes: PlanWishes, machine: Machine) -> Plan:
-    model = require_runnable(inspect_folder(wishes.folder))
-    context = default_context(model) if wishes.context is None else wishes.context
-    by_hand = _read_map_file(wishes)
-    asked = Wishes(wishes.dtype, wishes.quantization, wishes.attention, by_hand)
-    return measured.corrected(make_plan(model, machine, Budget.of(wishes.limits, context), asked))
-
-
-def _read_map_file(wishes: PlanWishes) -> tuple[tuple[str, str], ...]:
-    if wishes.map_file is None:
-        return ()
-    try:
-        text = Path(wishes.map_file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(
-            f"The map {wishes.map_file} can't be read: {getattr(error, 'strerror', None) or error}.",
-            hint="Take one from “layerlight plan FOLDER --json”.",
-        ) from error
-    pairs = read_map(text)
-    if not pairs:
-        raise BadRequest(f"The map {wishes.map_file} is empty.", hint="It must name every layer of the model.")
-    return pairs
 
 
 def _fetch(terminal: Terminal, kind: str) -> tuple[str, str]:
