@@ -56,17 +56,17 @@ class Probe:
         self.found["cast left"] = self._over()
 
     def _views(self) -> None:
-        from layerlight.engine.file_pages import FileViews
+        from layerlight.engine.file_pages import FileViews, weight_files
 
         self._load(self.model, "bfloat16")
         self.found["views held"] = self._over()
-        self.found["views"] = len(FileViews().below(self.model))
+        self.found["views"] = len(FileViews().of(weight_files(self.model)))
         self._unload()
 
     def _cancelled(self, dtype: str, times: int) -> None:
         from layerlight.core.errors import Stopped
         from layerlight.core.messages import LoadProgressed
-        from layerlight.engine.file_pages import FileViews
+        from layerlight.engine.file_pages import FileViews, weight_files
         from tests.engine.events import Events
         from tests.engine.tiny_models import request_for
 
@@ -88,7 +88,7 @@ class Probe:
                 self.found[f"{dtype} cancelled {times}"] = self._over()
                 self.found[f"{dtype} context"] = int(stopped.__context__ is not None)
         self.found[f"{dtype} most"] = most
-        self.found[f"{dtype} views"] = len(FileViews().below(self.model))
+        self.found[f"{dtype} views"] = len(FileViews().of(weight_files(self.model)))
 
     def _failed(self, broken: Path) -> None:
         from layerlight.core.errors import BrokenModel

@@ -100,6 +100,33 @@ def test_what_is_broken_stops_the_load_by_name(
     assert len(ask(engine).tokens) == 8
 
 
+@pytest.mark.parametrize("kind", ["tied", "gpt2", "mixtral", "qwen3_moe"])
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        ("vocab_size", r"embed_tokens|wte"),
+        ("hidden_size", r"norm|embed_tokens|attn"),
+        ("intermediate_size", r"up_proj|mlp"),
+    ],
+)
+@pytest.mark.parametrize("size", [2**16, 2**36, 2**62])
+def test_sizes_that_the_files_do_not_have_are_named_before_anything_is_allocated(
+    kind: str, field: str, told: str, size: int, engine: TorchEngine, tmp_path: Path
+) -> None:
+    """E05: every parameter's shape in the config against the headers; nothing of that size is ever made."""
+    if kind == "gpt2" and field != "vocab_size":
+        field = {"hidden_size": "n_embd", "intermediate_size": "n_inner"}[field]
+    if kind in ("mixtral", "qwen3_moe") and field == "intermediate_size":
+        pytest.skip("merged while loading, where transformers compares them")
+    folder = write_model(tmp_path / "broken", kind)
+    request = request_for(folder)
+    _config(**{field: size})(folder)
+    events = Events()
+    with pytest.raises(BrokenModel, match=rf"({told}).*wrong shape|does not describe|{field}"):
+        engine.load(request, events.job())
+    assert not events.of(LoadStarted)
+
+
 def test_old_rotary_buffers_in_the_file_are_harmless(engine: TorchEngine, tmp_path: Path) -> None:
     """What transformers itself lists as left-overs does not stop a load."""
     folder = write_model(tmp_path / "model", "tied")

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -221,3 +222,32 @@ def test_sending_never_waits_for_an_engine_that_does_not_read(qtbot: QtBot, star
     for _ in range(5):
         link.send(long)
     assert time.monotonic() - began < 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGBUS"), reason="Windows has no such signal")
+@pytest.mark.parametrize("change", ["cut short", "gone", "nothing"])
+def test_a_file_cut_short_under_the_model_is_named(change: str, qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    """A view of a file that has lost its bytes ends the process: which file it was is said with its end."""
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.parent.mkdir()
+    weights.write_bytes(b"x" * 5000)
+    link, hearer = start()
+    warmed(qtbot, hearer)
+    link.send(replace(LOAD, folder=str(weights.parent)))
+    qtbot.waitUntil(lambda: bool(hearer.of(ModelLoaded)), timeout=15000)
+    if change == "cut short":
+        os.truncate(weights, 1000)
+    elif change == "gone":
+        weights.unlink()
+    assert link.pid is not None
+    os.kill(link.pid, signal.SIGBUS)
+    qtbot.waitUntil(lambda: bool(hearer.of(EngineStopped)), timeout=15000)
+    (stopped,) = hearer.of(EngineStopped)
+    assert isinstance(stopped, EngineStopped)
+    words = {
+        "cut short": "model.safetensors has 1,000 bytes in place of 5,000",
+        "gone": "model.safetensors is gone",
+        "nothing": "was cut short, or its disk went away",
+    }
+    assert words[change] in stopped.reason
+    assert "SIGBUS" in stopped.reason

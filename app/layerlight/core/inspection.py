@@ -7,14 +7,16 @@ from pathlib import Path
 
 from layerlight.core.architecture import judge
 from layerlight.core.config_file import ConfigFile, read_config
+from layerlight.core.config_values import HINT, implausible
 from layerlight.core.device import format_size
 from layerlight.core.errors import BrokenModel, NotAModel, WrongKindOfModel
+from layerlight.core.generation_file import generation_problems
 from layerlight.core.gguf_header import read_gguf_header
 from layerlight.core.layers import COMPONENT, incomplete, layers_of, name_rules, tie, unexplained_dtypes
 from layerlight.core.model import Component, Model, ModelKind, Tensor
 from layerlight.core.pipeline_folder import inspect_pipeline, most_common_dtype
 from layerlight.core.plain_file import endless, read_plain
-from layerlight.core.quantized_weights import quantized_weights
+from layerlight.core.quantized_weights import plain_weights, quantized_weights
 from layerlight.core.safetensors_header import read_safetensors_header
 from layerlight.core.text_shape import text_shape
 from layerlight.core.tokenizer_files import TokenizerFiles, find_tokenizer
@@ -138,7 +140,8 @@ def _described(
 ) -> Model:
     """The model that its config and the tensors in its files make, with all that keeps it from running."""
     verdict = judge(config, tokenizer.chat_template)
-    shape = text_shape(config) if verdict.kind.generates_text else None
+    wrong = implausible(config) if verdict.kind.generates_text else ()
+    shape = text_shape(config) if verdict.kind.generates_text and not wrong else None
     problems = [(config.problem, config.hint)] if config.problem else []
     problems += list(verdict.problems)
     problems += [*weights.problems, *broken]
@@ -146,13 +149,16 @@ def _described(
     if weights.pickled:
         notes.append("The weights are pickles: they are opened with the safe reader only.")
     if verdict.kind.generates_text:
-        if shape is None:
+        problems += [(each, HINT) for each in wrong]
+        problems += generation_problems(Path(folder)) if folder else []
+        if shape is None and not wrong:
             problems.append(("config.json does not describe a language model's layers.", "Download it again."))
         if tokenizer.problem:
             problems.append((tokenizer.problem, tokenizer.hint))
         if config.quantization:
             lacking, told = quantized_weights(config.quantization)
             problems += lacking
+            problems += plain_weights(config.quantization, tensors)
             notes += told
         if verdict.kind is ModelKind.BASE and tokenizer.found:
             notes.append("It has no chat template: it continues your text.")
@@ -162,7 +168,7 @@ def _described(
     if verdict.kind.generates_text and layers:
         layers, tied, tie_notes = tie(layers, rules, config, shared)
         notes += tie_notes
-        if not weights.problems and not broken:
+        if not weights.problems and not broken and not wrong:
             problems += incomplete(layers, tied, rules)
             problems += [] if config.quantization else unexplained_dtypes(layers)
     if left_out:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
+
+from layerlight.core.model import FLOAT_DTYPES, Tensor
 
 _PACKAGES = {
     "gptq": ("gptqmodel", "optimum"), "awq": ("gptqmodel",), "compressed-tensors": ("compressed_tensors",),
@@ -28,6 +31,21 @@ def quantized_weights(method: str) -> tuple[tuple[tuple[str, str], ...], tuple[s
     problem = f"Its weights are quantised with {method}, which needs the package {' and '.join(named)}."
     hint = f"Install it with “pip install {' '.join(named)}”, or choose the original model."
     return ((problem, hint),), tuple(notes)
+
+
+_PACKED = frozenset({"bitsandbytes", "gptq", "awq", "fp8", "mxfp4", "hqq", "aqlm", "fbgemm_fp8"})
+"""Methods whose weights are never stored as plain floats."""
+
+
+def plain_weights(method: str, tensors: Iterable[Tensor]) -> list[tuple[str, str]]:
+    """(problem, hint) where config.json names a method and the files hold nothing but plain floats."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    if method not in _PACKED or not dtypes or not dtypes <= FLOAT_DTYPES:
+        return []
+    held = " and ".join(sorted(dtypes))
+    problem = f"config.json says that its weights are quantised with {method}, but the files hold plain {held}."
+    hint = "Remove quantization_config from config.json to load the files as they are, or download the quantised ones."
+    return [(problem, hint)]
 
 
 def _installed(package: str) -> bool:

@@ -16,11 +16,12 @@ from layerlight.engine.empty_pass import pass_bytes
 from layerlight.engine.exact_bytes import kv_cache_bytes, layer_bytes
 from layerlight.engine.quantizing import (
     quantize_empty,
+    require_packed,
     require_quantization,
     stored_bitsandbytes,
     unquantized_modules,
 )
-from layerlight.engine.stored_names import absent_parameters
+from layerlight.engine.stored_names import absent_parameters, require_shapes, stored_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,12 @@ def check(request: LoadRequest) -> CheckedModel:
     require_names(model, places)
     device_map = complete_map(model, places, main)
     layer_of = _layer_by_parameter(model, places)
-    absent = absent_parameters(model, Path(request.folder), config)
+    tensors = stored_tensors(Path(request.folder), config)
+    if stored:
+        require_packed(stored, tensors)
+    else:
+        require_shapes(model, tensors, Path(request.folder).name)
+    absent = absent_parameters(model, tensors)
     resaved = sum(
         parameter.numel() * parameter.element_size()
         for name, parameter in model.named_parameters()

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 
-from layerlight.core.errors import BadRequest, BrokenModel, NotAModel
+from layerlight.core import config_file
+from layerlight.core.config_values import HINT, implausible
+from layerlight.core.errors import BadRequest, BrokenModel, LayerlightError, NotAModel
+from layerlight.core.generation_file import generation_problems
 from layerlight.core.messages import LoadRequest
 from layerlight.engine.failures import LIBRARY_FAILURES, loading_failure
+
+log = logging.getLogger(__name__)
+
+_ABOUT_ENTRIES = frozenset({
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, StrictDataclassError, TypeError,
+})  # fmt: skip
+"""What libraries raise for entries of a config; a ValueError tells in words what they do not know."""
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -34,14 +47,35 @@ def read_config(request: LoadRequest) -> Any:
             f"config.json of {folder.name} begins with a byte-order mark, which makes it invalid JSON.",
             hint="Save the file again as UTF-8 without a byte-order mark.",
         )
+    _require_plausible(folder)
     try:
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     except LIBRARY_FAILURES as error:
-        failure = loading_failure(error, folder.name)
+        log.exception("no config in %s", folder)
+        failure = _config_failure(error, folder)
     else:
         config._attn_implementation = request.attention
         return config
     raise failure
+
+
+def _require_plausible(folder: Path) -> None:
+    """Raises BrokenModel for entries that no model can have, and for settings that are none."""
+    problems = [(each, HINT) for each in implausible(config_file.read_config(folder / "config.json"))]
+    for problem, hint in (*problems, *generation_problems(folder)):
+        raise BrokenModel(problem, hint=hint)
+
+
+def _config_failure(error: Exception, folder: Path) -> LayerlightError:
+    """Why no model can be made of a config: by the name of the entry, where the library names one."""
+    found = loading_failure(error, folder.name)
+    if isinstance(error, LayerlightError) or not _ABOUT_ENTRIES.intersection(type(error).__mro__):
+        return found
+    content = config_file.read_config(folder / "config.json").content
+    told = str(error).replace(" ", "_")
+    named = [entry for entry in sorted(content) if re.search(rf"(?<![^\W_]){re.escape(entry)}(?![^\W_])", told)]
+    which = f": look at {' and '.join(named[:3])}" if named else ""
+    return BrokenModel(f"config.json of {folder.name} does not describe a model that can be built{which}.", hint=HINT)
 
 
 def empty_model(config: Any, request: LoadRequest) -> Any:
@@ -54,7 +88,8 @@ def empty_model(config: Any, request: LoadRequest) -> Any:
                 config, dtype=torch_dtype(request.dtype), trust_remote_code=False, attn_implementation=request.attention
             )
     except LIBRARY_FAILURES as error:
-        failure = loading_failure(error, Path(request.folder).name)
+        log.exception("no empty model of %s", request.folder)
+        failure = _config_failure(error, Path(request.folder))
     else:
         model.eval()
         return model

@@ -7,13 +7,14 @@ import re
 from pickle import PickleError, UnpicklingError
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from layerlight.core.errors import BrokenModel, LayerlightError, LoadFailed, OutOfMemory, RunFailed
 
 LIBRARY_FAILURES: tuple[type[Exception], ...] = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, OSError, PickleError,
-    RuntimeError, SafetensorError, TypeError, ValueError, LayerlightError,
+    RuntimeError, SafetensorError, StrictDataclassError, TypeError, ValueError, LayerlightError,
 )  # fmt: skip
 """What torch and its family raise where they are called; ours pass through among them."""
 
@@ -41,7 +42,10 @@ def loading_failure(error: Exception, name: str) -> LayerlightError:
             hint="Plan it with a lower limit for that place, a shorter context, or quantised.",
         )
     if isinstance(error, SafetensorError):
-        return BrokenModel(f"A weight file of {name} can't be read: {words}", hint="Download the file again.")
+        return BrokenModel(
+            f"A weight file of {name} can't be read: it is damaged, or was changed while it was read.",
+            hint="Download the model again; the log has the details.",
+        )
     if isinstance(error, FileNotFoundError):
         return BrokenModel(f"A file of {name} is missing: {words}", hint="Download the missing file.")
     if isinstance(error, UnpicklingError) or "weights_only" in str(error):
@@ -71,6 +75,13 @@ def running_failure(error: Exception) -> LayerlightError:
         return OutOfMemory(
             f"Memory ran out while answering: {first_line(error)}",
             hint="The model is still loaded. Use a shorter prompt or answer, or plan it with a lower limit there.",
+        )
+    if isinstance(error, SafetensorError):
+        return RunFailed("A weight file that is read for each pass is damaged.", hint="Download the model again.")
+    if isinstance(error, OSError):
+        return RunFailed(
+            f"A weight file can't be read any more: {error.strerror or first_line(error)}.",
+            hint="Check the disk that it is on, then load the model again.",
         )
     return RunFailed(f"The model could not go on: {first_line(error)}", hint="The log has the details.")
 

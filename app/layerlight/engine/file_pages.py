@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import os
 import sys
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +38,18 @@ class FileViews:
             return self._views[index]
         return None
 
-    def below(self, folder: Path) -> tuple[FileView, ...]:
-        """Views of files in `folder`."""
-        inside = str(folder.resolve()) + "/"
-        return tuple(view for view in self._views if view.path.startswith(inside))
+    def of(self, files: Container[str]) -> tuple[FileView, ...]:
+        """Views of these files, whose paths hold no links."""
+        return tuple(view for view in self._views if view.path in files)
 
 
-def release(folder: Path) -> None:
-    """Lets the pages of weight files below `folder` go from this process's memory.
+def weight_files(folder: Path) -> frozenset[str]:
+    """Real paths of the weight files below `folder`: in a cache of downloads they are links to elsewhere."""
+    return frozenset(os.path.realpath(path) for path in folder.rglob("*.safetensors"))
+
+
+def release(files: Container[str]) -> None:
+    """Lets the pages of these weight files go from this process's memory.
 
     What was read from them has been copied by then; what was not is read again on demand. Without it a load that
     casts would hold the whole source beside the result.
@@ -51,9 +57,8 @@ def release(folder: Path) -> None:
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    for view in FileViews().below(folder):
-        if view.path.endswith(".safetensors"):
-            libc.madvise(ctypes.c_void_p(view.start), ctypes.c_size_t(view.end - view.start), _DROP_FROM_MEMORY)
+    for view in FileViews().of(files):
+        libc.madvise(ctypes.c_void_p(view.start), ctypes.c_size_t(view.end - view.start), _DROP_FROM_MEMORY)
 
 
 def _read() -> list[FileView]:

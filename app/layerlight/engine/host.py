@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import faulthandler
 import logging
 import os
 import queue
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     events = os.dup(1)
     redirect_output(options.log)
     start_logging()
+    faulthandler.enable()
     if options.end_with_parent:
         _end_with_parent()
     if hasattr(os, "nice"):

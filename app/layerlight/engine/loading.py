@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import re
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from layerlight.core.errors import BrokenModel, LayerlightError, LoadFailed, Stopped
 from layerlight.core.folders import own_folders
@@ -21,11 +23,14 @@ from layerlight.engine.checking import CheckedModel
 from layerlight.engine.dispatching import run_on_main, tie_on_disk
 from layerlight.engine.empty_model import torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
+from layerlight.engine.misfits import require_fitting
 from layerlight.engine.offload_folder import OffloadFolder
 from layerlight.engine.places import placed_layers
 from layerlight.engine.progress import LoadProgress, reported_by
 from layerlight.engine.quantizing import avoid_failing_kernels, bitsandbytes_config, quiet_bitsandbytes
-from layerlight.engine.streaming import Carried, carry_counted
+from layerlight.engine.read_files import ReadFiles
+from layerlight.engine.stored_names import stored_tensors
+from layerlight.engine.streaming import Carried, carry_counted, files_on_disk
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +51,14 @@ class LoadedModel:
     """Where its layers rest and run."""
     config: Any
     offload: OffloadFolder | None
+    files: ReadFiles
+    """What passes still read."""
 
     def drop(self) -> None:
         """Lets go of weights and of the offload folder."""
         self.model = self.tokenizer = None
         self.carried = {}
+        self.files.close()
         if self.offload is not None:
             self.offload.remove()
             self.offload = None
@@ -59,7 +67,8 @@ class LoadedModel:
 def load_model(request: LoadRequest, checked: CheckedModel, job: Job, tokenizer: Any = None) -> LoadedModel:
     """Loads what was checked; a tokenizer that is there already is not read again.
 
-    Raises Stopped between two parameters when asked to stop, else a LayerlightError. What a failure leaves behind is only garbage: the caller collects it.
+    Raises Stopped between two parameters when asked to stop, else a LayerlightError. What a failure leaves behind is
+    only garbage: the caller collects it.
     """
     progress = LoadProgress(job, dict(checked.checked.layers), checked.layer_of, _page_releaser(request))
     offload = _offload_folder(request, checked.resaved)
@@ -73,11 +82,21 @@ def load_model(request: LoadRequest, checked: CheckedModel, job: Job, tokenizer:
     except LIBRARY_FAILURES as error:
         # as text: a record that some handler keeps would keep the frames, and so the weights
         log.error("loading %s failed\n%s", request.folder, traceback.format_exc())
-        failure = loading_failure(error, Path(request.folder).name).with_traceback(None)
+        failure = _why(error, request, checked).with_traceback(None)
     finally:
         if loaded is None and offload is not None:
             offload.remove()
     raise failure
+
+
+def _why(error: Exception, request: LoadRequest, checked: CheckedModel) -> LayerlightError:
+    """What ended the load: a file that is no longer whole, before what a library made of that."""
+    if isinstance(error, (SafetensorError, OSError)):
+        try:
+            stored_tensors(Path(request.folder), checked.config)
+        except BrokenModel as broken:
+            return broken
+    return loading_failure(error, Path(request.folder).name)
 
 
 def _load_and_look(
@@ -100,7 +119,20 @@ def _load_and_look(
     quiet_bitsandbytes()
     avoid_failing_kernels(model)
     places = tuple(dict.fromkeys(place for layer in placed for place in (layer.rests_on, layer.runs_on)))
-    return LoadedModel(request, model, tokenizer, placed, carried, places, checked.config, offload)
+    files = _read_files(request, model, placed)
+    return LoadedModel(request, model, tokenizer, placed, carried, places, checked.config, offload, files)
+
+
+def _read_files(request: LoadRequest, model: Any, placed: tuple[PlacedLayer, ...]) -> ReadFiles:
+    """Weight files that memory shows, and those that hold layers on disk.
+
+    Where the system does not list views, layers in RAM may be views of any weight file.
+    """
+    weights = file_pages.weight_files(Path(request.folder))
+    viewed = {view.path for view in file_pages.FileViews().of(weights)}
+    if sys.platform != "linux" and any(layer.rests_on == "cpu" for layer in placed):
+        viewed = set(weights)
+    return ReadFiles(viewed, files_on_disk(model))
 
 
 def load_tokenizer(folder: str) -> Any:
@@ -164,24 +196,12 @@ def _refuse_surprises(told: dict[str, Any], name: str) -> None:
     transformers has already taken out what it knows to be harmless (old rotary buffers and the like). Misshapen ones
     are asked for by `ignore_mismatched_sizes`, because otherwise their names would only be in the log.
     """
-    missing = sorted(told["missing_keys"])
-    misshapen = sorted(told["mismatched_keys"])
-    unexpected = sorted(told["unexpected_keys"])
-    parts = []
-    if missing:
-        parts.append(f"{_some(missing)} {'is' if len(missing) == 1 else 'are'} missing")
-    if misshapen:
-        shapes = [
-            f"{key} ({_shape(found)} in the file, {_shape(wanted)} in the model)" for key, found, wanted in misshapen
-        ]
-        parts.append(f"{_some(shapes)} {'has' if len(misshapen) == 1 else 'have'} the wrong shape")
-    if unexpected:
-        parts.append(f"{_some(unexpected)} {'is' if len(unexpected) == 1 else 'are'} not part of the model")
-    if parts:
-        raise BrokenModel(
-            f"The weight files of {name} do not match its config.json: {'; '.join(parts)}.",
-            hint="Download the model again, or check that config.json belongs to these weights.",
-        )
+    require_fitting(
+        name,
+        missing=told["missing_keys"],
+        misshapen=[(key, tuple(found), tuple(wanted)) for key, found, wanted in told["mismatched_keys"]],
+        unexpected=told["unexpected_keys"],
+    )
     if told.get("error_msgs"):
         raise LoadFailed(f"{name} could not be loaded: {told['error_msgs'][0]}")
 
@@ -190,14 +210,14 @@ def _refuse_surprises(told: dict[str, Any], name: str) -> None:
 
 
 def _page_releaser(request: LoadRequest) -> Any:
-    folder = Path(request.folder)
+    files = file_pages.weight_files(Path(request.folder))
     released = 0
 
     def after(done: int) -> None:
         nonlocal released
         if done - released >= RELEASE_EVERY:
             released = done
-            file_pages.release(folder)
+            file_pages.release(files)
 
     return after
 
@@ -234,12 +254,3 @@ def _offload_folder(request: LoadRequest, resaved: int) -> OffloadFolder | None:
         folder.remove()
         raise
     return folder
-
-
-def _shape(lengths: Any) -> str:
-    return "×".join(str(length) for length in re.findall(r"\d+", str(lengths))) or "scalar"
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:4])
-    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")

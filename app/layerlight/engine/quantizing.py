@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 import torch
 
-from layerlight.core.errors import BadRequest
+from layerlight.core.errors import BadRequest, BrokenModel
 from layerlight.core.memory import FOUR_BIT_BLOCK, quantized_size
+from layerlight.core.model import Tensor
+from layerlight.core.quantized_weights import plain_weights
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line
 
 FOUR_BIT = ("nf4", "fp4", "nf4-double", "fp4-double")
@@ -32,11 +35,21 @@ def bitsandbytes_config(quantization: str, dtype: torch.dtype) -> Any:
 
 def stored_bitsandbytes(stored: Any) -> str | None:
     """The format of weights that bitsandbytes quantised before they were saved, by config.json's entry; else None."""
-    entry = stored if isinstance(stored, dict) else stored.to_dict() if hasattr(stored, "to_dict") else {}
+    entry = _entry(stored)
     if entry.get("load_in_4bit"):
         double = "-double" if entry.get("bnb_4bit_use_double_quant") else ""
         return str(entry.get("bnb_4bit_quant_type", "nf4")) + double
     return "int8" if entry.get("load_in_8bit") else None
+
+
+def require_packed(stored: Any, tensors: Iterable[Tensor]) -> None:
+    """Raises BrokenModel where config.json's entry names a format and the files hold plain weights."""
+    for problem, hint in plain_weights(str(_entry(stored).get("quant_method", "")), tensors):
+        raise BrokenModel(problem, hint=hint)
+
+
+def _entry(stored: Any) -> dict[str, Any]:
+    return stored if isinstance(stored, dict) else stored.to_dict() if hasattr(stored, "to_dict") else {}
 
 
 def require_quantization(quantization: str, places: set[str]) -> None:

@@ -88,6 +88,17 @@ def carried_places(model: torch.nn.Module) -> set[str]:
     }
 
 
+def files_on_disk(model: torch.nn.Module) -> set[str]:
+    """Paths of the files that carried weights are read from in each pass."""
+    loaders = {id(found): found for module in model.modules() for hook in _hooks(module) if (found := offloaded(hook))}
+    return {
+        entry["safetensors_file"]
+        for loader in loaders.values()
+        for name, entry in loader.index.items()
+        if name not in loader.state_dict and entry.get("safetensors_file")
+    }
+
+
 def _hooks(module: torch.nn.Module) -> tuple[Any, ...]:
     hook = getattr(module, "_hf_hook", None)
     if hook is None:

@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
-from layerlight.core.errors import LayerlightError, NotFinite, Stopped
+from layerlight.core.errors import LayerlightError, NotFinite, RunFailed, Stopped
 from layerlight.core.job import Job
 from layerlight.core.messages import LoadRequest, PromptCounted, RunResult, TextProduced, TextRequest
 from layerlight.engine.empty_model import read_config
 from layerlight.engine.failures import LIBRARY_FAILURES, ran_out, running_failure
 from layerlight.engine.loading import LoadedModel
 from layerlight.engine.prompt import Prompt, end_tokens, prepare
+from layerlight.engine.read_files import ReadFiles
 from layerlight.engine.returning import give_back
 from layerlight.engine.streaming import settle
 from layerlight.engine.watching import LayerWatch
@@ -64,8 +65,9 @@ class _Answer:
 class _Streamer:
     """What generate() hands tokens to: first the prompt, then each new one."""
 
-    def __init__(self, answer: _Answer) -> None:
+    def __init__(self, answer: _Answer, files: ReadFiles) -> None:
         self._answer = answer
+        self._files = files
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
@@ -75,6 +77,7 @@ class _Streamer:
         for token in value.flatten().tolist():
             self._answer.add(int(token))
         self._answer.job.check()
+        self._files.check()
 
     def end(self) -> None:
         """Nothing is held back here: the answer is finished by the one who asked for it."""
@@ -114,9 +117,10 @@ def answer(request: TextRequest, loaded: LoadedModel, job: Job) -> RunResult:
     Raises BadRequest, PromptTooLong, NotFinite, OutOfMemory or RunFailed; the model stays usable after each.
     """
     text_config = loaded.config.get_text_config(decoder=True)
+    loaded.files.check()
     prompt = _prompt(request, loaded.tokenizer, loaded.request, loaded.config, job)
     job.emit(PromptCounted(len(prompt.ids), prompt.context, prompt.context - len(prompt.ids)))
-    watch = LayerWatch([each.layer for each in loaded.placed], loaded.carried, job)
+    watch = LayerWatch([each.layer for each in loaded.placed], loaded.carried, job, loaded.files.glance)
     produced = _Answer(WholeText(loaded.tokenizer, prompt.ids), job, watch)
     ends = end_tokens(loaded.tokenizer, loaded.config, text_config, loaded.model.generation_config)
     stopped = overflowed = False
@@ -128,7 +132,7 @@ def answer(request: TextRequest, loaded: LoadedModel, job: Job) -> RunResult:
         stopped = True
     except LIBRARY_FAILURES as error:
         log.error("the run failed\n%s", traceback.format_exc())  # as text: a kept record would keep the cache
-        failure = running_failure(error).with_traceback(None)
+        failure = _why(error, loaded).with_traceback(None)
         settle(loaded.model)
         overflowed = ran_out(error)
     produced.finish()
@@ -138,6 +142,15 @@ def answer(request: TextRequest, loaded: LoadedModel, job: Job) -> RunResult:
             give_back(loaded.places)
         raise failure
     return _result(request, prompt, produced, watch, ends, stopped)
+
+
+def _why(error: Exception, loaded: LoadedModel) -> LayerlightError:
+    """What ended the run: a file that changed under it, before what a library made of that."""
+    try:
+        loaded.files.check()
+    except RunFailed as failure:
+        return failure
+    return running_failure(error)
 
 
 def _generate(
@@ -153,7 +166,7 @@ def _generate(
             ids,
             attention_mask=torch.ones_like(ids),
             generation_config=_settings(request, prompt, ends, loaded),
-            streamer=_Streamer(produced),
+            streamer=_Streamer(produced, loaded.files),
             logits_processor=LogitsProcessorList([_FiniteOnly()]),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +39,16 @@ class LayerWatch:
     device's own clock is asked, and answers once the token has been read.
     """
 
-    def __init__(self, layers: Sequence[str], carried: Mapping[str, Carried], job: Job) -> None:
+    def __init__(
+        self,
+        layers: Sequence[str],
+        carried: Mapping[str, Carried],
+        job: Job,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`before` is called before each layer's pass, and may raise."""
         self._job = job
+        self._before = before
         self._carried = carried
         self._totals = {layer: _Totals() for layer in layers}
         self._queued: list[tuple[_Totals, Any, Any, bool]] = []
@@ -123,6 +131,7 @@ class LayerWatch:
     def _entering(self, layer: str, totals: _Totals, clock: Any) -> Any:
         def enter(*_unused: object) -> None:
             self._job.check()
+            self._before()
             self.running = layer
             now = time.perf_counter()
             if now - self._told >= SNAPSHOT_INTERVAL:

@@ -14,7 +14,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from layerlight.core.messages import EngineStopped, Event, Failed, QuitRequest, Request, decode_event, encode
+from layerlight.core.messages import (
+    EngineStopped,
+    Event,
+    Failed,
+    ModelLoaded,
+    QuitRequest,
+    Request,
+    decode_event,
+    encode,
+)
+from layerlight.core.weight_sizes import WeightSizes, weight_sizes
 
 LAST_WORDS = 4096
 
@@ -37,6 +47,7 @@ class EngineProcess:
         self._guard = threading.Lock()
         self._ending: str | None = None
         self._killed = False
+        self._weights = WeightSizes("", ())
         self._thread = threading.Thread(target=self._run, name="engine link", daemon=True)
 
     @property
@@ -130,6 +141,8 @@ class EngineProcess:
                     continue
                 if isinstance(event, Failed) and not event.failure.stopped:
                     _note(log, f"{event.during or 'engine'}: {event.failure.title}: {event.failure.message}")
+                if isinstance(event, ModelLoaded):
+                    self._weights = weight_sizes(event.folder)
                 self._tell(event)
 
     def _write(self, process: subprocess.Popen[bytes]) -> None:
@@ -145,10 +158,19 @@ class EngineProcess:
             return EngineStopped(True, self._ending)
         if code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            if name == "SIGBUS":
+                return EngineStopped(False, self._bus_error())
             memory = " The system does this when memory runs out." if name == "SIGKILL" else ""
             return EngineStopped(False, f"Its process was ended from outside ({name}).{memory}")
         words = self._last_words(began)
         return EngineStopped(False, f"Its process ended with code {code}{f': {words}' if words else ''}.")
+
+    def _bus_error(self) -> str:
+        """A view of a file has no bytes any more: which file, where that can be seen."""
+        changed = self._weights.changed()
+        if changed:
+            return f"A file of the model changed under it: {changed}. Download the model again (SIGBUS)."
+        return "A file that it was reading was cut short, or its disk went away (SIGBUS)."
 
     def _last_words(self, began: int) -> str:
         """The last line that this run wrote to the log."""
