@@ -37,7 +37,7 @@ def plan(layers: int = 4, context: int = 128, wishes: Wishes | None = None) -> P
 
 
 def answered(tokens: int = 20, pace: float | None = 4.0, prompt: int = 30, first: float | None = 0.6) -> RunResult:
-    memory = (PlaceMemory("cpu", None, None, 10, peak=12),)
+    memory = (PlaceMemory("cpu", None, None, 10, peak=20, before=8),)
     return RunResult("x", tuple(range(tokens)), prompt, 0, "length", 9.0, first, pace, memory=memory)
 
 

@@ -95,7 +95,7 @@ class FakeEngine:
         job.emit(LoadProgressed("Loading weights", total, total, count, count, 0.0))
         for each in placed:
             job.emit(LayerPlaced(each))
-        job.emit(ModelLoaded(request.folder, 1.5, placed, (PlaceMemory("cpu", 100, 50, total, 60, 55, 20),)))
+        job.emit(ModelLoaded(request.folder, 1.5, placed, (PlaceMemory("cpu", 100, 50, total, 60, 55, 20, before=15),)))
 
     def generate(self, request: TextRequest, job: Job) -> None:
         self.requests.append(request)
@@ -112,7 +112,7 @@ class FakeEngine:
                 self.answering()
         ended = "stopped" if job.stop.is_set() else "end token"
         tokens = tuple(range(told.count(" ") + 1))
-        memory = (PlaceMemory("cpu", 100, 40, 30, 70, 65, 20),)
+        memory = (PlaceMemory("cpu", 100, 40, 30, 70, 65, 20, before=15),)
         job.emit(
             RunFinished(
                 RunResult(told, tokens, 7, request.seed, ended, 2.0, 0.5, 4.0, (("model.layers.0", 0.01),), memory)

@@ -57,6 +57,8 @@ def test_run_json_is_one_object_with_everything_shown(layerlight: Command, tiny_
         assert found[told]["peak"]["cpu"] > 0
         assert found[told]["seconds"]["per_token"] > 0
         assert found[told]["seconds"]["load"] > 0
+    measured = found["measured"]
+    assert [measured[key]["cpu"] for key in ("peak", "process_peak", "engine")] == [55, 70, 15]
     assert [each["layer"] for each in found["measured"]["placements"]] == [each["layer"] for each in placements]
     assert found["folder"] == str(tiny_folder)
     assert found["context"] == 4096

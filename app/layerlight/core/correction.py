@@ -184,7 +184,7 @@ def _load(pace: Pace) -> float | None:
 
 
 def _peaks(prediction: Prediction, memory: Sequence[PlaceMemory]) -> tuple[Peak, ...]:
-    measured = {each.place: each.peak for each in memory}
+    measured = {each.place: each.rise for each in memory}
     predicted = {use.place: use.used for use in prediction.places}
     return tuple(Peak(place, predicted.get(place), measured.get(place)) for place in {**predicted, **measured})
 

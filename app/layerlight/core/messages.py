@@ -228,6 +228,13 @@ class PlaceMemory:
     """Bytes the engine process holds there: allocator's figure, for cpu resident memory."""
     anonymous: int | None = None
     """Of the process's RAM, the part that is not a view of a file."""
+    before: int | None = None
+    """Of `process` and `peak`, what the engine held there itself when the last load began."""
+
+    @property
+    def rise(self) -> int | None:
+        """The most that model, cache and work took there: what a plan predicts."""
+        return None if self.peak is None or self.before is None else max(0, self.peak - self.before)
 
 
 @dataclass(frozen=True, slots=True)

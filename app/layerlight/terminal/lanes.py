@@ -79,7 +79,7 @@ def _short(state: State, plan: Plan, place: str, width: int, colour: str) -> Tex
     mine = [placement for placement in plan.placements if placement.rests_on == place]
     arrived = {placed.layer for placed in state.places if placed.rests_on == place}
     begun = _begun(state, plan)
-    words = f" {len(mine)} layers, {format_size(sum(placement.size for placement in mine))}"
+    words = f" {len(mine)} parts, {format_size(sum(placement.size for placement in mine))}"
     room = max(4, width - LABEL - 1 - len(words))
     text = Text(f"{place[:LABEL]:{LABEL}} ", style=colour)
     for cell in range(room):
@@ -121,7 +121,7 @@ def _status(state: State) -> str:
         progress = state.progress
         left = f", {progress.seconds_left:.0f} s left" if progress.seconds_left is not None else ""
         size = f"{format_size(progress.bytes_done)} of {format_size(progress.bytes_total)}"
-        return f"{progress.stage}: {progress.layers_done} of {progress.layers_total} layers, {size}{left}"
+        return f"{progress.stage}: {progress.layers_done} of {progress.layers_total} parts, {size}{left}"
     if state.running is not None and state.loaded_plan is not None:
         return f"{state.running} runs on {state.loaded_plan.placement(state.running).runs_on}"
     if state.phase is Phase.RUNNING:

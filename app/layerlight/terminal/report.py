@@ -160,7 +160,9 @@ def _measured(loaded: ModelLoaded, result: RunResult | None) -> dict[str, Any]:
     pace = result.tokens_per_second if result else None
     return {
         "bytes": _by_place(loaded.placed),
-        "peak": {place.place: place.peak for place in memory},
+        "peak": {place.place: place.rise for place in memory},
+        "process_peak": {place.place: place.peak for place in memory},
+        "engine": {place.place: place.before for place in memory},
         "process": {place.place: place.process for place in memory},
         "memory": [_of_place(place) for place in memory],
         "seconds": {
@@ -195,7 +197,9 @@ def _of_place(place: PlaceMemory) -> dict[str, Any]:
         "total": place.total,
         "free": place.free,
         "model": place.model,
-        "peak": place.peak,
+        "peak": place.rise,
+        "process_peak": place.peak,
+        "engine": place.before,
         "process": place.process,
         "anonymous": place.anonymous,
     }

@@ -60,7 +60,7 @@ class PlainScreen:
             case StarterProgressed(stage=stage, done=done, total=total, licence=licence):
                 self._step(stage.partition(":")[0], done, total, f"{stage} ({licence})")
             case LoadProgressed() as progress:
-                words = f"{progress.stage}: {progress.layers_done} of {progress.layers_total} layers"
+                words = f"{progress.stage}: {progress.layers_done} of {progress.layers_total} parts"
                 self._step(progress.stage, progress.bytes_done, progress.bytes_total, words)
             case CalibrationProgressed(stage=stage, done=done, total=total):
                 self._step("Measuring", round(done), round(total), stage)

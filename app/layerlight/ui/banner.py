@@ -65,8 +65,9 @@ class BannerWriter:
         if not plan.fits:
             return Banner("failed", advice.words, advice.hint, ())
         refusal = session.load_refusal
-        elsewhere = f"On {session.elsewhere.title} it would be so. " if session.elsewhere is not None else ""
-        second = " ".join(part for part in (advice.hint, elsewhere + _basis(plan), *plan.notes) if part)
+        elsewhere = session.elsewhere
+        basis = _basis(plan) if elsewhere is None else f"So it would be on {elsewhere.title}, by its data sheets."
+        second = " ".join(part for part in (advice.hint, basis, *plan.notes) if part)
         name = FIX_NAMES.get(advice.wishes.quantization or "" if advice.wishes else "", "")
         apply = f"Apply {name}" if name else ""
         actions = ("apply",) if name else ()
@@ -116,7 +117,7 @@ class BannerWriter:
             warm = session.state.engine_warm
             second = "Checking the plan" if warm else "The engine is still warming up; loading begins by itself"
             return Banner("progress", "Loading", second, ("cancel",))
-        parts = [f"{progress.layers_done} of {plural(progress.layers_total, 'layer')}", progress.stage]
+        parts = [f"{progress.layers_done} of {plural(progress.layers_total, 'part')}", progress.stage]
         if progress.seconds_left is not None:
             parts.append(f"about {duration(max(1.0, progress.seconds_left))} left")
         share = progress.bytes_done / progress.bytes_total if progress.bytes_total else None
