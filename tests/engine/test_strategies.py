@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from layerlight.core.device import Budget, Device, Machine
+from layerlight.core.errors import LoadFailed
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.model import Model
 from layerlight.core.placing import ENGINE_STRATEGIES, make_plan
@@ -143,6 +144,13 @@ def test_a_card_without_room_or_forbidden_is_left_out(folder: Path, strategy: st
     three = Machine((accelerator("cuda:0"), accelerator("cuda:1", free=0), accelerator("cuda:2"), ram(), disk()))
     plan = _plan(inspect_folder(folder), three, cuda_0=0)
     assert set(dict(strategy_maps(plan, (strategy,))[strategy]).values()) == {"cuda:2"}
+
+
+def test_a_model_that_no_library_class_runs_is_refused_by_its_name() -> None:
+    name = "qwen2.5-vl-7b"
+    plan = make_plan(public_model(name), Machine(TWO), Budget(context=64))
+    with pytest.raises(LoadFailed, match=name):
+        strategy_maps(plan, config=find_public_model(name).config)
 
 
 @pytest.mark.parametrize("name", ["qwen3-8b", "gemma-3-4b", "gpt-oss-20b", "granite-4.0-h-micro"])

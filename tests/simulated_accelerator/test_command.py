@@ -62,6 +62,28 @@ def test_a_model_is_run_over_two_devices(model_folder: Callable[[str], Path]) ->
     assert answer["tokens"] == plain_tokens(model_folder("llama"), "Hello", "float32", 4)
 
 
+def test_accelerate_s_own_map_is_run_over_two_devices(model_folder: Callable[[str], Path]) -> None:  # noqa: F811
+    """accelerate knows no such device: its map comes back in our names, and is loaded as it says."""
+    folder = str(model_folder("llama"))
+    run = [
+        "run",
+        folder,
+        "--prompt",
+        "Hello",
+        "--max-new-tokens",
+        "4",
+        "--temperature",
+        "0",
+        "--context",
+        "64",
+        "--json",
+    ]
+    answer = _json("--devices", "2MiB,2MiB", "--", *run, "--dtype", "fp32", "--strategy", "balanced")
+    assert {placement["rests_on"] for placement in answer["measured"]["placements"]} == {"sim:0", "sim:1"}
+    assert answer["measured"]["bytes"] == {place: size for place, size in answer["predicted"]["bytes"].items() if size}
+    assert answer["tokens"] == plain_tokens(model_folder("llama"), "Hello", "float32", 4)
+
+
 def test_the_engine_process_answers_with_the_devices() -> None:
     with subprocess.Popen(
         [*COMMAND, "--devices", "64MiB", "--", "--engine-host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT

@@ -15,6 +15,7 @@ import pytest
 from layerlight.cli import main
 from layerlight.core.advice import Verdict
 from layerlight.core.device import Machine
+from layerlight.core.errors import LoadFailed
 from layerlight.core.machine_files import machine_names, read_machine
 from layerlight.core.plan import Plan
 from layerlight.core.plan_table import Cell
@@ -241,6 +242,18 @@ def test_compare_says_what_a_strategy_can_not_do(
     told = capfd.readouterr().out
     assert "refused" in told
     assert "bitsandbytes" in told
+
+
+def test_compare_shows_ours_where_accelerate_can_not_tell(
+    tiny_folder: Path, engine: FakeEngine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(plan: Plan, strategies: Sequence[str], config: object = None) -> Mapping[str, tuple[tuple[str, str], ...]]:
+        raise LoadFailed("No such model.")
+
+    assert main(["plan", str(tiny_folder), "--compare", "--json"], engine.look, engine, fail) == 0
+    rows = json.loads(capfd.readouterr().out)["strategies"]
+    assert [row["fits"] for row in rows] == [True, True, False, False, False, False]
+    assert {row["trouble"] for row in rows[2:]} == {"No such model."}
 
 
 # -- fixes -------------------------------------------------------------------------------------------------------------

@@ -447,7 +447,7 @@ class _Reasons:
         if place == main:
             return f"{name} holds it and the CPU runs it."
         use, unit = self._uses[main], self._task.units[number]
-        left = None if use.capacity is None else use.capacity - use.used
+        left = None if use.capacity is None else max(0, use.capacity - use.used)
         full = (
             f"{main} has {format_size(left)} left of the {format_size(unit.size)} it needs"
             if left is not None and left < unit.size

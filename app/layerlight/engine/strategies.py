@@ -51,7 +51,7 @@ def strategy_maps(
 
 def _empty(plan: Plan, config: Mapping[str, Any] | None) -> tuple[Any, Any]:
     """(the empty model, transformers' quantizer or None)."""
-    with _folder(plan.model.folder, config) as folder:
+    with _folder(plan.model, config) as folder:
         request = LoadRequest(
             folder, (), plan.dtype, plan.budget.context, plan.wishes.quantization, plan.attention
         )  # fmt: skip
@@ -70,14 +70,16 @@ def _quantizer(model: Any, plan: Plan) -> Any:
 
 
 @contextmanager
-def _folder(folder: str, config: Mapping[str, Any] | None) -> Iterator[str]:
-    """The model's folder, or one for the time being that holds its config."""
-    if folder or config is None:
-        yield folder
+def _folder(model: Model, config: Mapping[str, Any] | None) -> Iterator[str]:
+    """The model's folder, or one for the time being that holds its config and has its name."""
+    if model.folder or config is None:
+        yield model.folder
         return
     with tempfile.TemporaryDirectory(prefix="layerlight-") as place:
-        (Path(place) / "config.json").write_text(json.dumps(config), "utf-8")
-        yield place
+        folder = Path(place) / (model.name.rpartition("/")[2] or "model")
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config), "utf-8")
+        yield str(folder)
 
 
 def _keys(plan: Plan) -> dict[Key, tuple[str, int]]:

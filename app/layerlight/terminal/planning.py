@@ -153,7 +153,10 @@ def _planned(found: Plan, strategy: str) -> Compared:
 
 
 def _by_accelerate(terminal: Terminal, found: Plan, source: Source) -> list[Compared]:
-    maps = terminal.strategy_maps(found, ENGINE_STRATEGIES, source.config)
+    try:
+        maps = terminal.strategy_maps(found, ENGINE_STRATEGIES, source.config)
+    except LayerlightError as error:
+        return [Compared(name, None, error.message) for name in ENGINE_STRATEGIES]
     return [_tried(found, replace(found.wishes, strategy=name, map=maps[name])) for name in ENGINE_STRATEGIES]
 
 
@@ -175,9 +178,8 @@ def _table(terminal: Terminal, wishes: PlanWishes) -> int:
         )
     sources = [find_source(wishes.folder)] if wishes.folder else []
     machines = [(name, read_machine_file(name).machine) for name in _names(wishes)]
-    count = len(sources) or len(public_model_names())
-    terminal.console.say(f"Planning {count} model{'s' if count > 1 else ''} on {len(machines)} machines …")
     models = [source.model for source in sources] or [public_model(name) for name in public_model_names()]
+    terminal.console.say(f"Planning {_counted(len(models), 'model')} on {_counted(len(machines), 'machine')} …")
     cells: list[Cell] = []
     for model in models:
         terminal.check()
@@ -187,6 +189,10 @@ def _table(terminal: Terminal, wishes: PlanWishes) -> int:
         cells += table([model], machines, wishes.budget(model), asked)
     _give_table(terminal, wishes, cells, one=bool(sources))
     return 0
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _names(wishes: PlanWishes) -> Sequence[str]:
