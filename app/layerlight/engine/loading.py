@@ -109,6 +109,7 @@ def _load_and_look(
     if tokenizer is None:
         progress.tell("Reading the tokenizer")
         tokenizer = load_tokenizer(request.folder)
+    progress.check()
     model = _load(request, checked, progress, offload)
     progress.finish("Looking where everything is")
     layers = tuple(placement.layer for placement in request.placements)

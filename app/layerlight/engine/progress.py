@@ -52,6 +52,10 @@ class LoadProgress:
             )
         )
 
+    def check(self) -> None:
+        """Raises Stopped when asked to stop."""
+        self._job.check()
+
     def finish(self, stage: str) -> None:
         """All weights are where they rest."""
         self.bytes_done, self.layers_done = self._total, len(self._sizes)
