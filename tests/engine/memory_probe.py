@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from layerlight.engine.heap import use_one_arena
+from layerlight.engine.heap import keep_heap_tight
 from layerlight.engine.warming import set_environment
 
 SHARD = 8 * 2**20
@@ -133,6 +133,6 @@ class Probe:
 
 
 if __name__ == "__main__":
-    use_one_arena()
+    keep_heap_tight()
     set_environment()
     sys.stdout.write(json.dumps(Probe(Path(sys.argv[1])).run(Path(sys.argv[2]), Path(sys.argv[3]))) + "\n")

@@ -29,7 +29,7 @@ from layerlight.core.messages import (
 )
 from layerlight.engine.checking import check
 from layerlight.engine.device_memory import measure_memory, reset_peaks
-from layerlight.engine.heap import use_one_arena
+from layerlight.engine.heap import keep_heap_tight
 from layerlight.engine.loading import LoadedModel, load_model, load_tokenizer
 from layerlight.engine.logs import quiet_libraries
 from layerlight.engine.offload_folder import sweep
@@ -51,7 +51,7 @@ class TorchEngine:
     """
 
     def __init__(self) -> None:
-        use_one_arena()
+        keep_heap_tight()
         quiet_libraries()
         sweep(own_folders().offload)
         self.loaded: LoadedModel | None = None

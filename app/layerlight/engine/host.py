@@ -41,7 +41,7 @@ from layerlight.core.messages import (
     decode_request,
     encode,
 )
-from layerlight.engine.heap import use_one_arena
+from layerlight.engine.heap import keep_heap_tight
 from layerlight.engine.logs import redirect_output, start_logging
 from layerlight.engine.warming import set_environment, warm_up
 
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if hasattr(os, "nice"):
         with contextlib.suppress(OSError):
             os.nice(NICENESS)
-    use_one_arena()
+    keep_heap_tight()
     set_environment()
     Host(requests, events).serve()
     return 0
