@@ -183,7 +183,6 @@ def _in_the_middle(state: State) -> bool:
 
 
 def _scripted(asked: argparse.Namespace) -> list[str]:
-    from PySide6.QtTest import QTest
     from PySide6.QtWidgets import QApplication
 
     from layerlight.core.messages import DevicesSurveyed, Failed, Failure, PromptCounted, TextProduced
@@ -211,7 +210,7 @@ def _scripted(asked: argparse.Namespace) -> list[str]:
     engine.warm_up()
     engine.tell(DevicesSurveyed(machine))
     session.open_folder(model.folder)
-    QTest.qWait(600)
+    _wait(600)
     desk.work.map.focus_block("model.layers.33")
     camera.take("rest")
     desk.work.map.focus_block("")
@@ -227,7 +226,7 @@ def _scripted(asked: argparse.Namespace) -> list[str]:
     words = "35 of 40 layers do **not fit on the card**: they are carried to it for every token, some from the disk."
     engine.tell(PromptCounted(24, 4096, 4072), TextProduced(words, tuple(range(24))))
     engine.tell(fakes.layers_ran(loaded.placed, 18))
-    QTest.qWait(300)
+    _wait(300)
     camera.take("answering")
     failure = Failure(
         "Memory ran out",
@@ -237,10 +236,19 @@ def _scripted(asked: argparse.Namespace) -> list[str]:
     )
     engine.tell(*fakes.load_began(request), *fakes.load_goes(request, 0.3), Failed(failure, "LoadRequest"))
     desk.work.show_side("log")
-    QTest.qWait(300)
+    _wait(300)
     camera.take("error")
     window.close()
     return camera.missing
+
+
+def _wait(ms: int) -> None:
+    """QTest's wait keeps Python's lock, so that no thread of the program gets on."""
+    from PySide6.QtCore import QEventLoop, QTimer
+
+    loop = QEventLoop()
+    QTimer.singleShot(ms, loop.quit)
+    loop.exec()
 
 
 if __name__ == "__main__":

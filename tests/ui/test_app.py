@@ -34,7 +34,7 @@ def told(what):
     sys.stdout.flush()
 
 def assembled(*parts):
-    made = assemble(*parts)
+    made = yield from assemble(*parts)
     session = made.session
     session._inspector._inspect_model = lambda folder: model
     def heard(state, event):

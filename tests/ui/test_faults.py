@@ -9,7 +9,7 @@ import pytest
 
 from layerlight.core.settings import read_settings, write_settings
 from layerlight.ui import settings_keeper
-from layerlight.ui.app import Faults
+from layerlight.ui.faults import Faults
 from layerlight.ui.settings_keeper import SettingsKeeper
 from tests.ui.conftest import Bench
 

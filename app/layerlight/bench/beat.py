@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
+from layerlight.bench.stalls import Stalls
+
 INTERVAL = 10
 """ms between two beats."""
+WORTH_TELLING = 15.0
+"""ms: of longer gaps it is kept what they were made of."""
+STEAL = 8
+"""The word of /proc/stat's first line that counts stolen time."""
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A long gap, in ms: net, what the thread itself computed, waited for a processor, and what was stolen of all of
+    them meanwhile by other guests of the same host."""
+
+    phase: str
+    net: float
+    computed: float
+    waited: float
+    stolen: float
+    stacks: str
 
 
 class Beat(QObject):
     """Beats on the UI thread and keeps the gaps between beats in ms, by phase.
 
     A gap is net: what the thread itself waited for a processor (Linux tells it in schedstat) is taken off, because
-    that is the machine's doing, not the window's.
+    that is the machine's doing, not the window's. Time that a hypervisor steals is told beside it, not taken off.
     """
 
-    def __init__(self, parent: QObject) -> None:
+    def __init__(self, parent: QObject, stalls: Stalls | None = None) -> None:
+        """With `stalls` it keeps what ran in long gaps too, which itself takes a little time."""
         super().__init__(parent)
         self.gaps: dict[str, list[float]] = {}
+        self.long: list[Gap] = []
+        """Gaps worth telling."""
         self.phase = "idle"
-        self._waited = Waited()
-        self._last = (time.perf_counter(), self._waited.seconds())
+        self._stalls = stalls
+        self._clocks = Clocks()
+        self._last = self._clocks.read()
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(INTERVAL)
@@ -38,24 +65,44 @@ class Beat(QObject):
 
     @Slot()
     def _beat(self) -> None:
-        now = (time.perf_counter(), self._waited.seconds())
-        elapsed, waited = now[0] - self._last[0], now[1] - self._last[1]
-        self.gaps.setdefault(self.phase, []).append(max(0.0, elapsed - waited) * 1000)
+        now = self._clocks.read()
+        elapsed, computed, waited, stolen = (1000 * (a - b) for a, b in zip(now, self._last, strict=True))
+        net = max(0.0, elapsed - waited)
+        self.gaps.setdefault(self.phase, []).append(net)
+        stacks = self._stalls.since_armed() if self._stalls is not None else ""
+        if net > WORTH_TELLING:
+            self.long.append(Gap(self.phase, net, computed, waited, stolen, stacks))
         self._last = now
+        if self._stalls is not None:
+            self._stalls.arm()
 
 
-class Waited:
-    """Seconds this thread has waited for a processor since it began; always 0 where the system doesn't tell."""
+class Clocks:
+    """Of this thread, in seconds; what the system doesn't tell stays 0."""
 
     def __init__(self) -> None:
-        path = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
-        self._file = path.open(encoding="ascii") if path.exists() else None
+        self._schedule = _opened(Path(f"/proc/self/task/{threading.get_native_id()}/schedstat"))
+        self._processors = _opened(Path("/proc/stat"))
 
-    def seconds(self) -> float:
-        if self._file is None:
-            return 0.0
-        self._file.seek(0)
-        return int(self._file.read().split()[1]) / 1e9
+    def read(self) -> tuple[float, float, float, float]:
+        """(now, computed, waited for a processor, stolen from all processors by other guests)."""
+        return time.perf_counter(), time.thread_time(), self._waited(), self._stolen()
+
+    def _waited(self) -> float:
+        return int(_first_line(self._schedule).split()[1]) / 1e9 if self._schedule else 0.0
+
+    def _stolen(self) -> float:
+        words = _first_line(self._processors).split() if self._processors else []
+        return int(words[STEAL]) / TICKS if len(words) > STEAL else 0.0
+
+
+def _opened(path: Path) -> IO[str] | None:
+    return path.open(encoding="ascii") if path.exists() else None
+
+
+def _first_line(file: IO[str]) -> str:
+    file.seek(0)
+    return file.readline()
 
 
 class FirstPaint(QObject):

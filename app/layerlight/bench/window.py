@@ -19,12 +19,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from layerlight.bench.stalls import STALLS
 from layerlight.core.errors import RunFailed
 from layerlight.core.folders import HOME_VARIABLE, own_folders
 
 P99 = 20.0
 MOST = 50.0
 """Bounds of the net gaps in ms, over all rounds."""
+TOLD = 8
+"""So many of the longest gaps are shown."""
 START = 1.5
 """Bound of the time to the first painted window, as a ratio to an empty window's."""
 
@@ -36,19 +39,23 @@ class Round:
     empty_painted: float
     painted: float
     gaps: dict[str, list[float]]
+    long: list[dict[str, Any]]
+    """The long gaps of ours, as `beat.Gap` has them."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Prints a table and a line that sums it up; 1 when a bound is missed."""
     parser = argparse.ArgumentParser(prog="layerlight bench window", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--stalls", action="store_true", help="show what ran in the longest gaps; it slows them a bit")
     asked = parser.parse_args(argv)
     console = Console()
     folder = _model_folder(console)
     rounds = []
     for number in range(asked.rounds):
         console.print(f"round {number + 1} of {asked.rounds}, load {_load()}", style="dim")
-        rounds.append(_round(folder))
+        rounds.append(_round(folder, asked.stalls))
+    _tell_longest(console, rounds)
     return _judge(console, rounds)
 
 
@@ -57,16 +64,16 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
 
 
-def _round(folder: Path) -> Round:
+def _round(folder: Path, stalls: bool) -> Round:
     with tempfile.TemporaryDirectory(prefix="layerlight-bench-") as home:
         empty = _probe("empty", home)
-        ours = _probe("layerlight", home, str(folder))
-    return Round(empty["painted"], ours["painted"], {**empty["gaps"], **ours["gaps"]})
+        ours = _probe("layerlight", home, str(folder), stalls=stalls)
+    return Round(empty["painted"], ours["painted"], {**empty["gaps"], **ours["gaps"]}, ours["long"])
 
 
-def _probe(kind: str, home: str, *words: str) -> Any:
+def _probe(kind: str, home: str, *words: str, stalls: bool = False) -> Any:
     """Runs one window in a process of its own and reads what it printed. Raises RunFailed when it printed nothing."""
-    environment = {**os.environ, HOME_VARIABLE: home}
+    environment = {**os.environ, HOME_VARIABLE: home, **({STALLS: "1"} if stalls else {})}
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         environment.setdefault("QT_QPA_PLATFORM", "offscreen")
     command = [sys.executable, "-m", "layerlight.bench.window_probe", kind, repr(time.time()), *words]
@@ -74,6 +81,22 @@ def _probe(kind: str, home: str, *words: str) -> Any:
     if done.returncode:
         raise RunFailed(f"The {kind} window ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def _tell_longest(console: Console, rounds: list[Round]) -> None:
+    """What the longest gaps were made of, in ms. Stolen time is other guests' of the same host: no gap is shortened
+    by it, but it says whether a long one was the window's doing."""
+    longest = sorted((gap for each in rounds for gap in each.long), key=lambda gap: -gap["net"])[:TOLD]
+    if not longest:
+        return
+    table = Table("long gaps", "net ms", "computed", "waited for a processor", "stolen from the machine")
+    for gap in longest:
+        table.add_row(gap["phase"], *(f"{gap[key]:.1f}" for key in ("net", "computed", "waited", "stolen")))
+    console.print(table)
+    for gap in longest:
+        if gap["stacks"]:
+            console.print(f"{gap['phase']}, {gap['net']:.1f} ms", style="dim")
+            console.print(gap["stacks"], style="dim", markup=False, highlight=False)
 
 
 def _judge(console: Console, rounds: list[Round]) -> int:

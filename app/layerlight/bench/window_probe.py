@@ -6,13 +6,16 @@ python -m layerlight.bench.window_probe empty|layerlight BEGAN [FOLDER]
 from __future__ import annotations
 
 import json
+import os
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QApplication, QWidget
 
 from layerlight.bench.beat import Beat, FirstPaint
+from layerlight.bench.stalls import STALLS, Stalls
 
 if TYPE_CHECKING:
     from layerlight.core.state import State
@@ -28,7 +31,7 @@ QUESTION = "Why is it four minutes a token?"
 
 
 def probe(words: list[str]) -> int:
-    """Prints one JSON object: `painted`, in seconds since BEGAN, and `gaps`, in net ms by phase."""
+    """Prints one JSON object: `painted` (seconds since BEGAN), `gaps` (net ms by phase), and what `long` ones were."""
     app = QApplication(sys.argv[:1])
     if words[0] == "empty":
         return _empty(app, float(words[1]))
@@ -55,7 +58,7 @@ def _layerlight(app: QApplication, began: float, folder: str) -> int:
     opening = Opening(app, own_folders(), argv=[folder])
     paint = FirstPaint(opening.window, began)
     opening.window.show()
-    beat = Beat(opening.window)
+    beat = Beat(opening.window, Stalls() if STALLS in os.environ else None)
     beat.enter("engine imports")
     tellers = Tellers(beat)
     opening.ready.connect(tellers.begin)
@@ -139,7 +142,8 @@ class Story(QObject):
 
 
 def _report(paint: FirstPaint, beat: Beat) -> int:
-    sys.stdout.write(json.dumps({"painted": paint.seconds, "gaps": beat.gaps}) + "\n")
+    told = {"painted": paint.seconds, "gaps": beat.gaps, "long": [asdict(gap) for gap in beat.long]}
+    sys.stdout.write(json.dumps(told) + "\n")
     return 0
 
 

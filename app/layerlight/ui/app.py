@@ -8,12 +8,9 @@ import json
 import os
 import signal
 import sys
-import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
@@ -21,53 +18,20 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from layerlight.core.folders import Folders, own_folders
+from layerlight.ui.parts import PARTS
 from layerlight.ui.theme import ThemeSwitch, font
 from layerlight.ui.window import Window
 
 if TYPE_CHECKING:
     from layerlight.ui.desk import Desk
+    from layerlight.ui.faults import Faults
     from layerlight.ui.link import Link
+    from layerlight.ui.measurement_keeper import MeasurementKeeper
     from layerlight.ui.session import Session
     from layerlight.ui.settings_keeper import SettingsKeeper
 
-PARTS = (
-    "msgspec",
-    "layerlight.core.device",
-    "layerlight.core.plan",
-    "layerlight.core.messages",
-    "layerlight.core.state",
-    "layerlight.core.settings",
-    "layerlight.ui.engine_process",
-    "layerlight.ui.link",
-    "psutil",
-    "layerlight.core.local_memory",
-    "layerlight.core.memory",
-    "layerlight.core.speed",
-    "layerlight.core.placement_map",
-    "layerlight.core.rooms",
-    "layerlight.core.placing",
-    "layerlight.core.advice",
-    "layerlight.store.chats",
-    "layerlight.ui.session",
-    "layerlight.ui.settings_keeper",
-    "layerlight.ui.lanes",
-    "layerlight.ui.arrangement",
-    "layerlight.ui.map_light",
-    "layerlight.ui.map_painter",
-    "layerlight.ui.layer_map",
-    "layerlight.ui.menus",
-    "layerlight.ui.welcome_panel",
-    "layerlight.ui.time_strip",
-    "layerlight.ui.prose",
-    "layerlight.ui.sampling_panel",
-    "layerlight.ui.chat_panel",
-    "layerlight.ui.plan_panel",
-    "layerlight.ui.model_panel",
-    "layerlight.ui.verdict_bar",
-    "layerlight.ui.work_panel",
-    "layerlight.ui.desk",
-)
-"""What is imported once the window is on the screen, in pieces small enough that it answers meanwhile."""
+SWITCH = 0.001
+"""Seconds after which a thread that works in Python lets the window's own in: 5 ms by default, once for every slot."""
 
 
 @dataclass(slots=True)
@@ -79,6 +43,7 @@ class Program:
     desk: Desk
     link: Link
     keeper: SettingsKeeper
+    measurements: MeasurementKeeper
     themes: ThemeSwitch
     faults: Faults
 
@@ -86,6 +51,7 @@ class Program:
         """After the event loop: no process and no unsaved setting is left behind."""
         self.session.close()
         self.keeper.finish()
+        self.measurements.finish()
         self.link.finish()
 
 
@@ -156,6 +122,7 @@ class Opening(QObject):
         """A collection of garbage amid all the new modules is a stall, and there is none yet: it waits, and afterwards
         never looks at what lives as long as the program."""
         gc.disable()
+        sys.setswitchinterval(SWITCH)
         try:
             yield from self._put_together()
             gc.freeze()
@@ -169,12 +136,17 @@ class Opening(QObject):
         for part in PARTS:
             importlib.import_module(part)
             yield
-        program = assemble(self.window, self.themes, self._folders, self._engine)
+        yield from warm_up(self.window)
+        program = yield from assemble(self.window, self.themes, self._folders, self._engine)
         self.program = program
         yield
         program.link.start()
         yield
-        program.session.begin()
+        from layerlight.ui.session import here
+
+        machine = here()
+        yield
+        program.session.begin(machine)
         yield
         yield from program.desk.prepare()
         yield
@@ -189,12 +161,29 @@ class Opening(QObject):
         self.ready.emit(program)
 
 
-def assemble(window: Window, themes: ThemeSwitch, folders: Folders, engine: Sequence[str] | None = None) -> Program:
-    """Everything but the start: the desk is in the window, nothing runs yet."""
+def warm_up(window: Window) -> Iterator[None]:
+    """Qt's classes reach Python when they are first met, whole families at once: each in a step of its own."""
+    from PySide6.QtWidgets import QScrollArea
+
+    area = QScrollArea(window)
+    yield
+    area.viewport()
+    yield
+    area.style()
+    area.deleteLater()
+    yield
+
+
+def assemble(
+    window: Window, themes: ThemeSwitch, folders: Folders, engine: Sequence[str] | None = None
+) -> Generator[None, None, Program]:
+    """Everything but the start, in steps: the desk is in the window, nothing runs yet."""
     from layerlight.core.environment import engine_environment
     from layerlight.core.settings import read_settings
     from layerlight.ui.desk import Desk
+    from layerlight.ui.faults import Faults
     from layerlight.ui.link import Link, engine_command
+    from layerlight.ui.measurement_keeper import MeasurementKeeper
     from layerlight.ui.session import Session
     from layerlight.ui.settings_keeper import SettingsKeeper
 
@@ -203,13 +192,16 @@ def assemble(window: Window, themes: ThemeSwitch, folders: Folders, engine: Sequ
     link = Link(engine or engine_command(), engine_environment(os.environ, settings.engine_environment), log)
     session = Session(link, settings)
     keeper = SettingsKeeper(session, folders.settings)
-    desk = Desk(session, log, themes)
-    desk.furnish(window)
+    measurements = MeasurementKeeper(session, folders.measurements)
     faults = Faults(session, log)
     faults.install()
+    yield
+    desk = Desk(session, log, themes)
+    yield
+    desk.furnish(window)
     if notice:
         session.notify(notice)
-    return Program(session, window, desk, link, keeper, themes, faults)
+    return Program(session, window, desk, link, keeper, measurements, themes, faults)
 
 
 def _saved(path: Path) -> dict[str, Any]:
@@ -219,39 +211,6 @@ def _saved(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-class Faults(QObject):
-    """Our own mistakes: written to the log with their traceback, and said; the window goes on."""
-
-    _met = Signal(str)
-
-    def __init__(self, session: Session, log: Path) -> None:
-        super().__init__()
-        self._session, self._log = session, log
-        self._met.connect(self._tell)
-
-    def install(self) -> None:
-        sys.excepthook = self.hook
-
-    def hook(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """Takes what nobody caught, on any thread."""
-        if issubclass(kind, KeyboardInterrupt):
-            sys.__excepthook__(kind, error, trace)
-            return
-        text = "".join(traceback.format_exception(kind, error, trace))
-        sys.stderr.write(text)
-        try:
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            with self._log.open("a", encoding="utf-8") as log:
-                log.write(f"{datetime.now():%H:%M:%S}  {text}")
-        except OSError:
-            sys.stderr.write("(and the log can't be written)\n")
-        self._met.emit(f"Something unexpected happened: {error!r}. The log has the details (Ctrl+Shift+L).")
-
-    @Slot(str)
-    def _tell(self, words: str) -> None:
-        self._session.notify(words)
 
 
 def _listen_for_interrupt(app: QApplication) -> QTimer:

@@ -55,6 +55,8 @@ class BannerWriter:
             return self._loaded()
         if session.problem is not None:
             return Banner("failed", f"{session.problem.title}: {session.problem.message}", session.problem.hint)
+        if session.planning.is_making:
+            return Banner("progress", "Planning", "A large model takes a moment", ())
         if state.plan is None:
             return None
         return self._planned(state.plan)
@@ -67,7 +69,8 @@ class BannerWriter:
         refusal = session.load_refusal
         elsewhere = session.elsewhere
         basis = _basis(plan) if elsewhere is None else f"So it would be on {elsewhere.title}, by its data sheets."
-        second = " ".join(part for part in (advice.hint, basis, *plan.notes) if part)
+        shape = refusal if not plan.model.folder and elsewhere is None else ""
+        second = " ".join(part for part in (advice.hint, basis, shape, *plan.notes) if part)
         name = FIX_NAMES.get(advice.wishes.quantization or "" if advice.wishes else "", "")
         apply = f"Apply {name}" if name else ""
         actions = ("apply",) if name else ()

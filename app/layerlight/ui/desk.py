@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
+from PySide6.QtWidgets import QFileDialog, QMenu, QStackedWidget, QWidget
 
 from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.state import Phase, State
 from layerlight.ui.controls import column, row, rule
+from layerlight.ui.export_menu import ExportMenu
 from layerlight.ui.happenings import SettingsChanged
 from layerlight.ui.layer_map import LayerMap
+from layerlight.ui.log_panel import LogPanel
 from layerlight.ui.menus import Menus
 from layerlight.ui.notice_bar import NoticeBar
+from layerlight.ui.pick_menus import MachineMenu, ShapeMenu
 from layerlight.ui.session import Session
+from layerlight.ui.shelf import Shelf
 from layerlight.ui.theme import ThemeSwitch
 from layerlight.ui.title_bar import TitleBar
 from layerlight.ui.welcome_panel import WelcomePanel
 from layerlight.ui.window import Window
 from layerlight.ui.work_panel import PARTS, WorkPanel
 
+AT_ONCE = 8
+"""Controls that are given their style in one step."""
 MEASURE_EVERY = 2000
 """ms between two looks at RAM while the engine can't look yet."""
 
@@ -37,10 +44,17 @@ class Desk(QWidget):
     def __init__(self, session: Session, log: Path, themes: ThemeSwitch | None = None) -> None:
         super().__init__()
         self._session, self._log, self._themes = session, log, themes
-        self._menus = Menus(self, self._commands(), self._choose_theme)
+        self.shelf = Shelf()
+        self.machines = MachineMenu(session, self.shelf, self)
+        self.machines.picked.connect(session.plan_for)
+        self.shapes = ShapeMenu(self.shelf, self)
+        self.shapes.picked.connect(session.open_public)
+        self.exports = ExportMenu(session, self)
+        within: dict[str, QMenu] = {"machines": self.machines, "models": self.shapes, "export": self.exports}
+        self._menus = Menus(self, self._commands(), self._choose_theme, within)
         self._menus.choose_theme(session.settings.theme)
         self._work: WorkPanel | None = None
-        self.welcome = WelcomePanel(session)
+        self.welcome = WelcomePanel(session, self.shapes)
         self.welcome.opened.connect(self._open)
         self.welcome.starter_wanted.connect(session.fetch_starter)
         self.welcome.chat_wanted.connect(self._show_chat)
@@ -51,12 +65,14 @@ class Desk(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(first)
         self._notice = NoticeBar(session)
-        self.title = TitleBar(session, self._menus.bar)
+        self.title = TitleBar(session, self._menus.bar, self.machines)
         outer = column(self.title, rule(), self._notice, gap=0)
         outer.addWidget(self._pages, 1)
         self.setLayout(outer)
         self._clock = QTimer(self, interval=MEASURE_EVERY)
         self._clock.timeout.connect(self._measure)
+        self._turning = QTimer(self, singleShot=True, interval=0)
+        self._turning.timeout.connect(self._turn_to_work)
         session.changed.connect(self._changed)
         self._update()
 
@@ -76,23 +92,20 @@ class Desk(QWidget):
     def prepare(self) -> Iterator[None]:
         """Makes the working view before it is needed, in steps, while the engine warms up."""
         parts: list[QWidget] = []
-        for kind in PARTS:
-            parts.append(kind(self._session))
+        for make in (*(partial(kind, self._session) for kind in PARTS), partial(LogPanel, self._log)):
+            parts.append(make())
             yield
-        if self._work is None:
-            self._stand_up(WorkPanel(self._session, self._log, parts))
-        else:  # something needed it meanwhile
-            for each in parts:
-                each.deleteLater()
-        work = self.work
+            yield from _polish(parts[-1])
+        work = WorkPanel(self._session, self._log, parts)
         yield
-        for part in (work.verdict, work.facts, work.plan, work.chat, work.log):
-            for each in (part, *part.findChildren(QWidget)):
-                each.ensurePolished()
+        yield from _polish(work)
+        if self._work is not None:  # something needed it meanwhile
+            work.deleteLater()
+            return
+        self._stand_up(work)
         yield
-        layout = work.layout()
-        if layout is not None:
-            layout.activate()
+        work.resize(self._pages.size())
+        yield from work.prepare()
 
     @Slot(str)
     def _close(self, geometry: str) -> None:
@@ -104,6 +117,7 @@ class Desk(QWidget):
     def _stand_up(self, work: WorkPanel) -> WorkPanel:
         self._work = work
         work.acted.connect(self._act)
+        work.plan.take_export(self.exports)
         self._pages.addWidget(work)
         return work
 
@@ -131,6 +145,10 @@ class Desk(QWidget):
             "unload": session.unload,
             "stop": session.stop,
             "survey": session.survey,
+            "calibrate": session.calibrate,
+            "undo": session.undo,
+            "redo": session.redo,
+            "reset": session.reset_plan,
             "new_chat": session.new_conversation,
             "show_plan": self._show_plan,
             "show_chat": self._show_chat,
@@ -206,10 +224,12 @@ class Desk(QWidget):
     def _update(self, settings: bool = True) -> None:
         session, state = self._session, self._session.state
         needs_work = state.model is not None or state.error is not None or session.problem is not None
-        fetching = state.phase is Phase.FETCHING or session.waiting == "StarterRequest"
+        fetching = state.phase in (Phase.FETCHING, Phase.CALIBRATING) or session.waiting in (
+            "StarterRequest",
+            "CalibrateRequest",
+        )
         if (needs_work or fetching) and not self.working:
-            self._pages.setCurrentWidget(self.work)
-            self.work.map.setFocus(Qt.FocusReason.OtherFocusReason)
+            self._turning.start()
         elif not needs_work and not fetching and self.working and not session.turns:
             self._pages.setCurrentIndex(0)
         name = state.model.name if state.model else ""
@@ -218,10 +238,21 @@ class Desk(QWidget):
         actions["load"].setEnabled(not session.load_refusal and not session.busy)
         actions["unload"].setEnabled(state.loaded is not None and not session.busy)
         actions["stop"].setEnabled(session.busy)
-        actions["starter"].setEnabled(not session.busy)
+        for key in ("starter", "survey"):
+            actions[key].setEnabled(not session.busy)
+        actions["calibrate"].setEnabled(session.can_calibrate)
+        actions["undo"].setEnabled(session.can_undo and not session.busy)
+        actions["redo"].setEnabled(session.can_redo and not session.busy)
+        actions["reset"].setEnabled(session.is_by_hand and not session.busy)
         actions["new_chat"].setEnabled(not session.busy)
         if settings:
             self._menus.show_recent(session.settings.recent_folders, session.open_folder)
+
+    @Slot()
+    def _turn_to_work(self) -> None:
+        """In a step of its own: all of the page is shown at once."""
+        self._pages.setCurrentWidget(self.work)
+        self.work.map.setFocus(Qt.FocusReason.OtherFocusReason)
 
     @Slot()
     def _measure(self) -> None:
@@ -232,3 +263,14 @@ class Desk(QWidget):
 
     def showEvent(self, _event: QShowEvent) -> None:
         self._clock.start()
+        if self.window().focusWidget() is None:
+            self._lanes.setFocus(Qt.FocusReason.OtherFocusReason)
+
+
+def _polish(widget: QWidget) -> Iterator[None]:
+    """Gives a widget and all in it their style, a few at a time."""
+    all_of_it = [widget, *widget.findChildren(QWidget)]
+    for first in range(0, len(all_of_it), AT_ONCE):
+        for each in all_of_it[first : first + AT_ONCE]:
+            each.ensurePolished()
+        yield

@@ -16,12 +16,13 @@ _STROKES: dict[str, Lines] = {
         (9.6, 12.5, 9.6, 13), (13, 12.5, 13, 13),
     ),
     "disk": ((2.5, 4, 2.5, 12), (13.5, 4, 13.5, 12)),
+    "ask": ((10.2, 10.2, 14, 14),),
     "get": ((8, 2, 8, 10), (4.8, 7, 8, 10.2), (11.2, 7, 8, 10.2), (2.5, 13.5, 13.5, 13.5)),
 }  # fmt: skip
 
 
 def draw_icon(p: QPainter, kind: str, x: float, y: float, colour: str, size: float = 16) -> None:
-    """`gpu`, `gpu2`, `ram`, `disk`, `folder` or `get`, its top left corner at (x, y)."""
+    """`gpu`, `gpu2`, `ram`, `disk`, `folder`, `get` or `ask`, its top left corner at (x, y)."""
     p.save()
     p.translate(x, y)
     p.scale(size / 16, size / 16)
@@ -41,6 +42,8 @@ def draw_icon(p: QPainter, kind: str, x: float, y: float, colour: str, size: flo
             p.drawEllipse(QRectF(2.5, 2, 11, 4))
             p.drawArc(QRectF(2.5, 10, 11, 4), 180 * 16, 180 * 16)
             p.drawArc(QRectF(2.5, 6, 11, 4), 180 * 16, 180 * 16)
+        case "ask":
+            p.drawEllipse(QRectF(2.5, 2.5, 9, 9))
         case "folder":
             path = QPainterPath(QPointF(1.5, 12.5))
             for corner in ((1.5, 3.5), (6.0, 3.5), (7.5, 5.3), (14.5, 5.3), (14.5, 12.5)):

@@ -39,8 +39,8 @@ class Facts:
         return ". ".join(part for part in parts if part)
 
 
-def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State) -> Facts:
-    """The facts of a block; measured where something was measured."""
+def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State, ways: str = "") -> Facts:
+    """The facts of a block; measured where something was measured. `ways` are letters that would move it."""
     if unit.order < 0:
         return _claim(unit, lane, plan)
     layer = plan.model.layer(unit.key)
@@ -65,6 +65,8 @@ def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State) -> Facts:
     measured = activity is not None or (state.result is not None and state.loaded_plan is plan)
     if total and unit.seconds and not measured:
         rows.append(("Share", f"{unit.seconds / total:.1%} of a token's time, predicted"))
+    if ways:
+        rows.append(("Move it", ways))
     price = f"{duration(unit.seconds)} a token" if unit.seconds else ""
     return Facts(unit.label[:1].upper() + unit.label[1:], price, unit.key, tuple(rows), placement.reason)
 
@@ -149,7 +151,8 @@ class LayerCard(QWidget):
         y = card.top() + TOP
         for name, value in facts.rows:
             draw_words(p, QRectF(left, y, 64, 18), name, t.ink3, 11)
-            draw_words(p, QRectF(left + 64, y, wide - 64, 18), value, t.ink, 11)
+            fitted = QFontMetricsF(font(11)).elidedText(value, Qt.TextElideMode.ElideRight, wide - 64)
+            draw_words(p, QRectF(left + 64, y, wide - 64, 18), fitted, t.ink, 11)
             y += LINE
         if facts.reason:
             p.setFont(font(11))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
     QColor,
+    QContextMenuEvent,
     QFocusEvent,
     QKeyEvent,
     QMouseEvent,
@@ -17,8 +19,9 @@ from PySide6.QtGui import (
     QPen,
     QRegion,
     QResizeEvent,
+    QShowEvent,
 )
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QMenu, QSizePolicy, QWidget
 
 from layerlight.core.messages import LayerRan
 from layerlight.core.state import Phase, State
@@ -26,12 +29,15 @@ from layerlight.ui import arrangement
 from layerlight.ui.arrangement import HEADER, RULER, Arrangement, arrange
 from layerlight.ui.lanes import Lane, shown_plan
 from layerlight.ui.layer_card import LayerCard, facts_of
+from layerlight.ui.map_hand import Hand, letters_of
 from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, draw_source, light_area, ribbon
 from layerlight.ui.map_painter import MapPainter, draw_legend
 from layerlight.ui.palette import theme_of
+from layerlight.ui.planning import spoken
 from layerlight.ui.session import Session
 from layerlight.ui.still import Still
 
+COMMANDS = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
 LEGEND_HEIGHT = 32
 TIMES_EVERY = 1.0
 """Seconds between two updates of the times written in the blocks: faster than this nobody reads."""
@@ -41,6 +47,8 @@ class LayerMap(QWidget):
     """Lanes and blocks come from a kept picture; blocks that changed are repainted in it, what moves goes on top."""
 
     focused = Signal(str)
+    moved = Signal()
+    """Blocks were moved by hand."""
 
     def __init__(self, session: Session, legend: bool = True) -> None:
         super().__init__()
@@ -54,13 +62,18 @@ class LayerMap(QWidget):
         self._lit: str | None = None
         self._focus: tuple[int, str] | None = None
         self._times_shown = 0.0
+        self._stale = False
+        self._hand = Hand()
         self._card = LayerCard(self)
         self.setMinimumSize(360, 300)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Layer map")
-        self.setAccessibleDescription("Where every layer rests. Arrow keys move from block to block.")
+        self.setAccessibleDescription(
+            "Where every layer rests. Arrow keys move from block to block, with Shift they choose several; a place’s "
+            "letter moves them there."
+        )
         session.changed.connect(self._changed)
         self._rearrange()
 
@@ -71,6 +84,11 @@ class LayerMap(QWidget):
     def arranged(self) -> Arrangement:
         """The geometry now shown."""
         return self._plan
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The layers that a move by hand would move."""
+        return self._hand.keys
 
     @property
     def lit(self) -> str | None:
@@ -87,6 +105,9 @@ class LayerMap(QWidget):
 
     @Slot(object, object)
     def _changed(self, state: State, event: object) -> None:
+        if not self.isVisible():
+            self._stale = True
+            return
         if isinstance(event, LayerRan):
             self._update_light(state.running)
             if time.monotonic() - self._times_shown > TIMES_EVERY:
@@ -163,7 +184,18 @@ class LayerMap(QWidget):
 
     def prepare(self) -> None:
         """Draws the map before it is shown."""
+        self._catch_up()
         self._still.prepare()
+
+    def _catch_up(self) -> None:
+        """What it did not follow while nobody saw it."""
+        if self._stale:
+            self._stale = False
+            self._update_light(self._session.state.running)
+            self._update_lanes()
+
+    def showEvent(self, _event: QShowEvent) -> None:
+        self._catch_up()
 
     def _area(self) -> QRectF:
         below = LEGEND_HEIGHT + 22 if self._legend else 30
@@ -177,6 +209,7 @@ class LayerMap(QWidget):
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._draw_light(p)
         self._draw_focus(p)
+        self._hand.draw(p, self._plan, theme_of(self))
 
     def _draw_still(self, p: QPainter) -> None:
         t = theme_of(self)
@@ -185,7 +218,8 @@ class LayerMap(QWidget):
         if self._legend and any(lane.units for lane in self._lanes):
             box = QRectF(16 + RULER, self.height() - LEGEND_HEIGHT, self.width() - 32 - RULER, LEGEND_HEIGHT)
             hue = next(lane.hue for lane in self._lanes if lane.units)
-            draw_legend(p, box, hue, t)
+            pinned = any(unit.pinned for lane in self._lanes for unit in lane.units)
+            draw_legend(p, box, hue, t, pinned)
 
     def _draw_light(self, p: QPainter) -> None:
         found = self._plan.slot_of(self._lit) if self._lit else None
@@ -225,10 +259,11 @@ class LayerMap(QWidget):
 
     # -- focus: mouse and keys -----------------------------------------------------------------------------------
 
-    def focus_block(self, key: str, lane: int | None = None) -> None:
-        """Puts the focus on a block and shows its card."""
+    def focus_block(self, key: str, lane: int | None = None, extend: bool = False) -> None:
+        """Puts the focus on a block and shows its card. `extend` chooses all from the first chosen one to it."""
         lanes = range(len(self._lanes)) if lane is None else (lane,)
         self._focus = next(((each, key) for each in lanes if (each, key) in self._plan.by_key), None)
+        self._hand.choose(key, self._plan, extend)
         self._update_card()
         self.update()
 
@@ -241,10 +276,10 @@ class LayerMap(QWidget):
     def _update_card(self) -> None:
         slot, state = self._focus_slot(), self._session.state
         plan = shown_plan(state, self._prefer_next)
-        if slot is None or slot.unit is None or plan is None:
+        if slot is None or slot.unit is None or plan is None or self._hand.is_moving:
             self._card.hide()
             return
-        facts = facts_of(slot.unit, self._plan.lanes[slot.lane], plan, state)
+        facts = facts_of(slot.unit, self._plan.lanes[slot.lane], plan, state, self._ways(slot))
         lanes = [box for boxes in self._plan.columns for box in boxes]
         self._card.show_at(facts, slot.rect, self._bounds(), lanes)
         self.setAccessibleDescription(facts.spoken())
@@ -256,7 +291,25 @@ class LayerMap(QWidget):
         """Where a card may lie: all but the legend."""
         return QRectF(self.rect()).adjusted(8, 8, -8, -LEGEND_HEIGHT if self._legend else -8)
 
+    def _ways(self, slot: arrangement.Slot) -> str:
+        """`G RTX 4060, R RAM`: where the letters would move this block."""
+        if slot.unit is None or slot.unit.order < 0 or self._session.busy:
+            return ""
+        titles = {lane.place: lane.title for lane in self._lanes}
+        return ", ".join(
+            f"{letter} {titles[place]}"
+            for letter, place in letters_of(self._lanes).items()
+            if place != self._plan.lanes[slot.lane].place
+        )
+
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._hand.move(event.position(), self._plan):
+            self._card.hide()
+            self.setCursor(Qt.CursorShape.ClosedHandCursor)
+            self.update()
+            return
+        if event.buttons() or len(self._hand.keys) > 1:
+            return
         slot = self._plan.slot_at(event.position())
         if slot is None or slot.unit is None:
             if self._focus is not None and not self.hasFocus():
@@ -269,8 +322,66 @@ class LayerMap(QWidget):
         slot = self._plan.slot_at(event.position())
         if slot is None or slot.unit is None:
             self._clear_focus()
-        else:
-            self.focus_block(slot.unit.key, slot.lane)
+            return
+        extend = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+        if extend or slot.unit.key not in self._hand.keys:
+            self.focus_block(slot.unit.key, slot.lane, extend)
+        if event.button() == Qt.MouseButton.LeftButton and self._can_move():
+            self._hand.press(event.position())
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        carried = self._hand.is_moving
+        place = self._hand.release(self._plan)
+        self.unsetCursor()
+        self.update()
+        if place is not None:
+            self._move_to(place)
+        elif not carried and event.button() == Qt.MouseButton.LeftButton and len(self._hand.keys) > 1:
+            slot = self._plan.slot_at(event.position())
+            if slot is not None and slot.unit and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+                self.focus_block(slot.unit.key, slot.lane)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        slot = self._focus_slot()
+        if slot is None or not self._hand.keys or not self._can_move():
+            return
+        by_key = event.reason() == QContextMenuEvent.Reason.Keyboard
+        at = self.mapToGlobal(slot.rect.center().toPoint()) if by_key else event.globalPos()
+        menu = self.move_menu()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(at)
+
+    def move_menu(self) -> QMenu:
+        """What can be done with the chosen blocks."""
+        menu = QMenu(self)
+        state = self._session.state
+        menu.addSection(spoken(state.model, self._hand.keys).capitalize() if state.model else "")
+        titles = {lane.place: lane.title for lane in self._lanes}
+        for letter, place in letters_of(self._lanes).items():
+            action = menu.addAction(f"Move to {titles[place]}\t{letter}")
+            action.triggered.connect(partial(self._move_by_menu, place))
+        menu.addSeparator()
+        free = menu.addAction("Leave it to the plan\tDel")
+        free.triggered.connect(partial(self._move_by_menu, None))
+        free.setEnabled(any(name in self._hand.keys for name, _ in self._session.planning.pins))
+        menu.addAction("Reset to the fastest plan").triggered.connect(self._reset)
+        return menu
+
+    def _move_by_menu(self, place: str | None, _checked: bool = False) -> None:
+        self._move_to(place)
+
+    def _reset(self, _checked: bool = False) -> None:
+        self._session.reset_plan()
+        self.moved.emit()
+
+    def _can_move(self) -> bool:
+        return not self._session.busy and self._session.state.plan is not None
+
+    def _move_to(self, place: str | None) -> None:
+        """Pins what is chosen, or sets it free."""
+        if self._hand.keys and self._can_move():
+            self._session.pin(self._hand.keys, place)
+            self.moved.emit()
 
     def leaveEvent(self, _event: QEvent) -> None:
         if not self.hasFocus():
@@ -287,25 +398,33 @@ class LayerMap(QWidget):
 
     def _clear_focus(self) -> None:
         self._focus = None
+        self._hand.forget()
         self._card.hide()
+        self.unsetCursor()
         self.update()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
         side = {Qt.Key.Key_Right: 1, Qt.Key.Key_Left: -1}
         key = Qt.Key(event.key())
+        extend = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+        letters = {} if event.modifiers() & COMMANDS else letters_of(self._lanes)
         if key in step:
-            self._move_along(step[key])
+            self._move_along(step[key], extend)
+        elif self._hand.keys and event.text().upper() in letters:
+            self._move_to(letters[event.text().upper()])
+        elif key in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace) and self._hand.keys:
+            self._move_to(None)
         elif key in side:
             self._move_across(side[key])
         elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
-            self._move_along(-(10**6) if key == Qt.Key.Key_Home else 10**6)
+            self._move_along(-(10**6) if key == Qt.Key.Key_Home else 10**6, extend)
         elif key == Qt.Key.Key_Escape and self._focus is not None:
             self._clear_focus()
         else:
             super().keyPressEvent(event)
 
-    def _move_along(self, by: int) -> None:
+    def _move_along(self, by: int, extend: bool = False) -> None:
         """Through the blocks of the sweep, then the other claims of each lane."""
         blocks = self._plan.sweep() + [slot for slot in self._plan.slots if slot.unit and slot.unit.order < 0]
         if not blocks:
@@ -313,7 +432,7 @@ class LayerMap(QWidget):
         keys = [(slot.lane, slot.unit.key) for slot in blocks if slot.unit]
         at = keys.index(self._focus) if self._focus in keys else -1
         lane, key = keys[max(0, min(len(keys) - 1, at + by))]
-        self.focus_block(key, lane)
+        self.focus_block(key, lane, extend)
 
     def _move_across(self, by: int) -> None:
         """To the nearest block, in height, of the next lane that has any."""

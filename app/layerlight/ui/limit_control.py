@@ -29,6 +29,7 @@ class LimitControl(QFrame):
         self._slider.setAccessibleName(f"{name} may use")
         self._field = QLineEdit()
         self._field.setProperty("kind", "bare")
+        self._field.setProperty("wrong", "false")
         self._field.setAlignment(Qt.AlignmentFlag.AlignRight)
         self._field.setFixedWidth(112)
         self._field.setAccessibleName(f"{name} may use, as a size")

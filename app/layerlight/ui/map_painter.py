@@ -22,6 +22,7 @@ from layerlight.ui.words import duration, of_size, short_size
 RIGHT, CENTRE = Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter
 GIB = 2**30
 STEPS = tuple(2**n * 2**20 for n in range(20))
+PINNED = "by hand"
 LEGEND = ("planned", "loading", "resting", "running", "KV cache", "working memory", "margin", "other programs")
 
 
@@ -203,6 +204,8 @@ class MapPainter:
             draw_body(p, body, unit.state, hue, self.t, corner, unit.fill, pale=unit.kind in ("kv", "working"))
         if not slot.beyond:
             self._words(p, body, unit, hue)
+        if unit.pinned:
+            draw_pin(p, body, self.t)
 
     def _hue(self, slot: Slot) -> str:
         """Unified memory is one lane with two claims: what the CPU runs keeps the CPU's colour."""
@@ -321,6 +324,13 @@ def draw_beyond(p: QPainter, r: QRectF, t: Theme, corner: float) -> None:
     p.drawRoundedRect(r.adjusted(0.5, 0.5, -0.5, -0.5), corner, corner)
 
 
+def draw_pin(p: QPainter, r: QRectF, t: Theme) -> None:
+    """A block that was placed by hand: a notch of ink at its left edge, whatever its height."""
+    p.setPen(QPen(QColor(t.window), 1))
+    p.setBrush(QColor(t.ink))
+    p.drawRoundedRect(QRectF(r.left() - 3, r.top() + 0.5, 5, max(3.0, r.height() - 1)), 1.5, 1.5)
+
+
 def hatch(p: QPainter, rect: QRectF, colour: QColor | str, step: int = 5, width: float = 1.2) -> None:
     """45° lines: the texture of memory that must stay empty, and of waiting."""
     tile = _hatching(QColor(colour).rgba(), step, width, p.device().devicePixelRatioF())
@@ -344,11 +354,11 @@ def _hatching(rgba: int, step: int, width: float, ratio: float) -> QPixmap:
     return tile
 
 
-def draw_legend(p: QPainter, area: QRectF, hue: str, t: Theme) -> None:
+def draw_legend(p: QPainter, area: QRectF, hue: str, t: Theme, pinned: bool = False) -> None:
     """What the drawings mean, in one line; what has no room is left out from the end."""
     x, y = area.left(), area.center().y()
     measure = QFontMetricsF(font(11))
-    for name in LEGEND:
+    for name in (PINNED, *LEGEND) if pinned else LEGEND:
         wide = 25 + measure.horizontalAdvance(name) + 15
         if x + wide > area.right() + 15:
             return
@@ -358,6 +368,9 @@ def draw_legend(p: QPainter, area: QRectF, hue: str, t: Theme) -> None:
                 glow(p, box, t, 3)
             case "margin":
                 hatch(p, box, t.hatch, 4)
+            case "by hand":
+                draw_body(p, box, "planned", hue, t, 3)
+                draw_pin(p, box, t)
             case "other programs":
                 p.setPen(Qt.PenStyle.NoPen)
                 p.setBrush(QColor(t.other))

@@ -21,6 +21,8 @@ SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
     "show_plan": "Ctrl+1",
     "show_chat": "Ctrl+2",
     "log": "Ctrl+Shift+L",
+    "undo": QKeySequence.StandardKey.Undo,
+    "redo": QKeySequence.StandardKey.Redo,
 }
 WORDS = {
     "open": "Open a model folder…",
@@ -30,6 +32,10 @@ WORDS = {
     "unload": "Unload",
     "stop": "Stop",
     "survey": "Look at this machine again",
+    "calibrate": "Measure this machine (at most 15 s)",
+    "undo": "Undo the change of the plan",
+    "redo": "Redo it",
+    "reset": "Reset to the fastest plan",
     "new_chat": "New chat",
     "show_plan": "Plan",
     "show_chat": "Chat",
@@ -37,8 +43,9 @@ WORDS = {
     "about": "About Layerlight",
 }
 MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("&File", ("open", "recent", "starter", "-", "quit")),
-    ("&Model", ("load", "unload", "stop", "-", "survey")),
+    ("&File", ("open", "recent", "starter", "models", "-", "quit")),
+    ("&Plan", ("undo", "redo", "reset", "-", "machines", "export")),
+    ("&Model", ("load", "unload", "stop", "-", "survey", "calibrate")),
     ("&Chat", ("new_chat",)),
     ("&View", ("show_plan", "show_chat", "log", "-", "theme")),
     ("&Help", ("about",)),
@@ -49,7 +56,14 @@ THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}
 class Menus:
     """Builds the menu bar from a table; `do` holds what each key does."""
 
-    def __init__(self, parent: QWidget, do: dict[str, Callable[[], object]], theme: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        parent: QWidget,
+        do: dict[str, Callable[[], object]],
+        theme: Callable[[str], None],
+        within: dict[str, QMenu] | None = None,
+    ) -> None:
+        """`within` are menus made elsewhere, by their keys."""
         self.bar = QMenuBar(parent)
         self.actions: dict[str, QAction] = {}
         self.recent = QMenu("Open before", self.bar)
@@ -65,7 +79,9 @@ class Menus:
                         menu.addMenu(self.recent)
                     case "theme":
                         self._add_themes(menu.addMenu("Theme"), theme)
-                    case _:
+                    case _ if within and key in within:
+                        menu.addMenu(within[key])
+                    case _ if key in do:
                         menu.addAction(self._action(key, do[key], parent))
 
     def choose_theme(self, choice: str) -> None:

@@ -15,6 +15,7 @@ from layerlight.ui.session import Session
 from layerlight.ui.words import count, plural, short_size
 
 WIDTH = 280
+USUAL_FACTS = 10
 
 
 class ModelPanel(QFrame):
@@ -34,15 +35,21 @@ class ModelPanel(QFrame):
         self._facts.setVerticalSpacing(5)
         self._facts.setHorizontalSpacing(8)
         self._facts.setColumnStretch(1, 1)
+        self._rows: list[tuple[QLabel, Elided]] = []
+        for _ in range(USUAL_FACTS):
+            self._add_row()
         self._devices = QVBoxLayout()
         self._devices.setSpacing(8)
         self._warnings = label("", "3", wrap=True)
         again = button("Look at this machine again", "link")
         again.clicked.connect(session.survey)
+        self.measure = button("", "link", "At most 15 s, and it can be stopped")
+        self.measure.clicked.connect(session.calibrate)
+        self._where = label("This machine", "head", wrap=True)
         inner = QWidget()
         inner.setLayout(
             column(
-                label("Model", "head"), self._name, self._facts, 8, rule(), 8, label("This machine", "head"),
+                label("Model", "head"), self._name, self._facts, 8, rule(), 8, self._where,
                 self._devices, self._warnings, None, margins=(16, 16, 16, 8),
             )
         )  # fmt: skip
@@ -54,7 +61,7 @@ class ModelPanel(QFrame):
         inner.setAutoFillBackground(False)
         outer = column(gap=0)
         outer.addWidget(area, 1)
-        outer.addLayout(row(again, None, margins=(16, 4, 16, 12)))
+        outer.addLayout(column(self.measure, row(again, None), margins=(16, 4, 16, 12), gap=4))
         self.setLayout(outer)
         session.changed.connect(self._changed)
         self._update()
@@ -93,10 +100,19 @@ class ModelPanel(QFrame):
         for card, lane in zip(self._cards, lanes, strict=True):
             if card.lane != lane:
                 card.show_lane(lane)
+        self._update_machine()
         words = " ".join(state.machine.warnings) if state.machine else ""
         if words != self._warnings.text():
             self._warnings.setText(words)
         self._warnings.setVisible(bool(words))
+
+    def _update_machine(self) -> None:
+        session = self._session
+        elsewhere = session.elsewhere
+        self._where.setText("This machine" if elsewhere is None else f"Would be: {elsewhere.title}")
+        again = "again " if session.is_calibrated else ""
+        self.measure.setText(f"Measure this machine {again}(at most 15 s)")
+        self.measure.setEnabled(session.can_calibrate)
 
     def _rebuild_cards(self) -> None:
         for card in self._cards:
@@ -107,13 +123,23 @@ class ModelPanel(QFrame):
             self._devices.addWidget(card)
 
     def _write_facts(self, facts: tuple[tuple[str, str], ...]) -> None:
-        while (item := self._facts.takeAt(0)) is not None:
-            if isinstance(widget := item.widget(), QLabel):
-                widget.hide()
-                widget.deleteLater()
-        for i, (name, value) in enumerate(facts):
-            self._facts.addWidget(label(name, "3"), i, 0)
-            self._facts.addWidget(Elided(value, size=12), i, 1)
+        """Into rows that are there already: making them takes longer than all the rest."""
+        while len(self._rows) < len(facts):
+            self._add_row()
+        for i, (name, value) in enumerate(self._rows):
+            there = i < len(facts)
+            if there:
+                name.setText(facts[i][0])
+                value.say(facts[i][1])
+            name.setVisible(there)
+            value.setVisible(there)
+
+    def _add_row(self) -> None:
+        row_of = label("", "3"), Elided("", size=12)
+        for column_of, each in enumerate(row_of):
+            each.hide()
+            self._facts.addWidget(each, len(self._rows), column_of)
+        self._rows.append(row_of)
 
 
 def facts_of(model: Model, loaded_as: str = "") -> tuple[tuple[str, str], ...]:
@@ -129,8 +155,10 @@ def facts_of(model: Model, loaded_as: str = "") -> tuple[tuple[str, str], ...]:
         facts.append(("Attention", f"{shape.heads} heads, {shape.key_value_heads} for KV"))
         if shape.experts:
             facts.append(("Experts", f"{shape.experts}, {shape.experts_per_token or '?'} a token"))
-    if model.size:
+    if model.size and model.folder:
         facts.append(("On disk", f"{short_size(model.size)}, {plural(len(model.files) or 1, 'file')}"))
+    elif model.size:
+        facts.append(("Weights", f"{short_size(model.size)}, not on this machine"))
     stored = model.quantization or model.dtype
     if stored:
         facts.append(("Stored as", stored))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QFrame, QScrollArea, QSlider, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QMenu, QScrollArea, QSlider, QVBoxLayout, QWidget
 
 from layerlight.core import memory
 from layerlight.core.device import DISK, Device, Machine
@@ -14,12 +14,14 @@ from layerlight.core.model import LayerKind
 from layerlight.core.plan import Plan
 from layerlight.core.state import State
 from layerlight.ui.controls import Check, Segments, button, column, label, retone, row, rule
+from layerlight.ui.fixes_panel import FixesPanel
 from layerlight.ui.limit_control import LimitControl
 from layerlight.ui.session import Session
-from layerlight.ui.words import short_size
+from layerlight.ui.words import plural, short_size
 
 WIDTH = 320
 PRECISIONS = {"full": None, "int8": "int8", "nf4": "nf4"}
+STRATEGIES = (("fastest", "Fastest"), ("most-on-gpu", "Most on the GPU"))
 SHORTEST = 256
 
 
@@ -56,6 +58,11 @@ class PlanPanel(QFrame):
         return self._shortfall.text()
 
     def _build(self) -> None:
+        self.fixes = FixesPanel(self._session)
+        self._strategy = Segments(STRATEGIES, "Place layers")
+        self._strategy.chosen.connect(self._choose_strategy)
+        self._strategy_box = QWidget()
+        self._strategy_box.setLayout(column(label("Place layers"), self._strategy, 4, gap=4))
         self._precision = Segments((("full", "16-bit"), ("int8", "8-bit"), ("nf4", "4-bit")), "Precision")
         self._precision.chosen.connect(self._choose_precision)
         self._precision_note = label("", "3", wrap=True)
@@ -76,12 +83,15 @@ class PlanPanel(QFrame):
         inner = QWidget()
         inner.setLayout(
             column(
-                label("Plan", "head"), self._precision, self._precision_note, 4,
+                self.fixes, label("Plan", "head"), self._precision, self._precision_note, 4, self._strategy_box,
                 column(row(label("Context"), None, self._context_value), self._context, self._context_note, gap=2), 4,
                 self._places, 2, column(self._disk, self._disk_note, gap=2), self._absent, self._shortfall, 4,
                 rule(), self._ties, None, margins=(16, 16, 16, 12),
             )
         )  # fmt: skip
+        self.reset = button("Reset to the fastest", "link")
+        self.reset.clicked.connect(self._session.reset_plan)
+        self.export = button("Export", "quiet", "As text, device_map, Python or JSON")
         area = QScrollArea()
         area.setWidget(inner)
         area.setWidgetResizable(True)
@@ -89,13 +99,28 @@ class PlanPanel(QFrame):
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.viewport().setAutoFillBackground(False)
         inner.setAutoFillBackground(False)
-        self.setLayout(column(area, gap=0))
+        outer = column(gap=0)
+        outer.addWidget(area, 1)
+        outer.addLayout(row(self.reset, None, self.export, margins=(16, 4, 12, 10)))
+        self.setLayout(outer)
+
+    def take_export(self, menu: QMenu) -> None:
+        """The menu that the button opens."""
+        self.export.setMenu(menu)
+
+    @property
+    def strategy(self) -> Segments:
+        return self._strategy
 
     # -- what a person moves -------------------------------------------------------------------------------------
 
     @Slot(str)
     def _choose_precision(self, key: str) -> None:
         self._session.change_settings(quantization=PRECISIONS[key])
+
+    @Slot(str)
+    def _choose_strategy(self, key: str) -> None:
+        self._session.change_settings(strategy=key)
 
     @Slot(int)
     def _choose_context(self, value: int) -> None:
@@ -138,6 +163,10 @@ class PlanPanel(QFrame):
         self._precision_note.setText(reason or (_precision_words(state.plan) if state.plan else ""))
         self._update_context(state)
         self._update_shortfall(state)
+        self._strategy_box.setVisible(bool(machine.accelerators))
+        self._strategy.choose(session.settings.strategy)
+        self.reset.setVisible(session.is_by_hand)
+        self.export.setEnabled(state.plan is not None)
 
     def _update_places(self, machine: Machine) -> None:
         limits, model = dict(self._session.limits), self._session.state.model
@@ -235,8 +264,15 @@ class PlanPanel(QFrame):
         self._shortfall.setText(words)
         self._shortfall.setVisible(bool(words))
         fits = plan is not None and plan.fits
-        self._ties.setText("The fastest plan found within these limits." if fits else "Move a lever until it fits.")
+        self._ties.setText(self._kind_of_plan() if fits else "Move a lever until it fits.")
         retone(self._ties, "tone", "3")
+
+    def _kind_of_plan(self) -> str:
+        pins = len(self._session.planning.pins)
+        by_hand = f" beside {plural(pins, 'layer')} placed by hand" if pins else ""
+        if self._session.settings.strategy == "most-on-gpu":
+            return f"As much as fits is on accelerators{by_hand}."
+        return f"The fastest plan found within these limits{by_hand}."
 
 
 def _longest(state: State) -> int:

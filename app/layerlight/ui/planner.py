@@ -45,11 +45,17 @@ class Planner(QObject):
 
     def plan(self, number: int, make: Callable[[], Plan]) -> None:
         """Calls `make` on the thread. A request that has not begun is dropped for this one, and so is advice."""
-        self._put(plan=(number, make), advice=None)
+        with self._wake:
+            self._plan, self._advice = (number, make), None
+            self._wake.notify()
+        self._start()
 
     def advise(self, plan: Plan) -> None:
         """Looks for what would be better; given up as soon as anything newer is asked for."""
-        self._put(self._plan, plan)
+        with self._wake:
+            self._advice = plan
+            self._wake.notify()
+        self._start()
 
     def close(self) -> None:
         """Nothing is told after this; what is being made is not waited for."""
@@ -58,10 +64,7 @@ class Planner(QObject):
             self._plan = self._advice = None
             self._wake.notify()
 
-    def _put(self, plan: tuple[int, Callable[[], Plan]] | None, advice: Plan | None) -> None:
-        with self._wake:
-            self._plan, self._advice = plan, advice
-            self._wake.notify()
+    def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="planner", daemon=True)
             self._thread.start()

@@ -89,6 +89,7 @@ class Planning(QObject):
         self._plan: Plan | None = None
         self._number = 0
         self._trial: Pins | None = None
+        self._waiting = False
         self._planner = Planner()
         self._planner.planned.connect(self._take, Qt.ConnectionType.QueuedConnection)
         self._planner.advised.connect(self._take_advice, Qt.ConnectionType.QueuedConnection)
@@ -101,6 +102,11 @@ class Planning(QObject):
     def pending(self) -> bool:
         """Whether a lever was moved and the plan does not follow it yet."""
         return self._soon.isActive()
+
+    @property
+    def is_making(self) -> bool:
+        """Whether a first plan is on its way."""
+        return self._plan is None and (self._soon.isActive() or self._waiting)
 
     def soon(self) -> None:
         self._soon.start()
@@ -144,12 +150,14 @@ class Planning(QObject):
         if wait or question.is_small:
             self._take(self._number, _answer(question))
         else:
+            self._waiting = True
             self._planner.plan(self._number, question.plan)
 
     @Slot(int, object)
     def _take(self, number: int, found: Plan | LayerlightError) -> None:
         if number != self._number:
             return
+        self._waiting = False
         trial, self._trial = self._trial, None
         if trial is not None:
             words = _refusal(found, self._plan)

@@ -191,6 +191,20 @@ class Session(QObject):
         return ""
 
     @property
+    def can_calibrate(self) -> bool:
+        return self.state.engine_warm and not self.busy
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether this machine's own rates are known."""
+        return self.state.machine is not None and bool(self.state.machine.bandwidths)
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the plan is another one than the fastest because a person wished so."""
+        return bool(self.planning.pins) or self.settings.strategy != "fastest"
+
+    @property
     def can_undo(self) -> bool:
         return self._history.can_undo
 
@@ -354,7 +368,7 @@ class Session(QObject):
         """Wants these layers on a place, or leaves them to the plan again; refused in words when that can't be."""
         if not self._refused("moving layers"):
             self._before_pins = self._levers()
-            self.planning.try_pins(moved(self.planning.pins, layers, place))
+            self.planning.try_pins(moved(self.planning.pins, _with_tied(self.state.model, layers), place))
 
     def reset_plan(self) -> None:
         """The fastest plan: no pins, no other strategy."""
@@ -651,6 +665,13 @@ STEPS = (LayerPlaced, LoadProgressed)
 def here() -> Machine:
     """This machine as far as it can be seen without the engine."""
     return Machine((local_memory.ram(), local_memory.disk(Path.home())))
+
+
+def _with_tied(model: Model | None, layers: Iterable[str]) -> tuple[str, ...]:
+    """The layers and those that share weights with them: they rest together."""
+    names = tuple(layers)
+    groups = [group for group in model.tied if set(group) & set(names)] if model is not None else []
+    return tuple(dict.fromkeys((*names, *(name for group in groups for name in group))))
 
 
 def _is_overtaken(event: Event, later: list[Event]) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt, Slot
 from PySide6.QtGui import QColor, QPainter, QPen
-from PySide6.QtWidgets import QFrame, QMenuBar
+from PySide6.QtWidgets import QFrame, QMenu, QMenuBar
 
 from layerlight.core.messages import LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.state import Phase, State
-from layerlight.ui.controls import Painted, label, row
+from layerlight.ui.controls import Painted, button, label, retone, row
 from layerlight.ui.icons import draw_mark
 from layerlight.ui.palette import Theme
 from layerlight.ui.session import Session
@@ -17,7 +17,7 @@ HEIGHT = 48
 
 
 class TitleBar(QFrame):
-    def __init__(self, session: Session, menus: QMenuBar) -> None:
+    def __init__(self, session: Session, menus: QMenuBar, machines: QMenu) -> None:
         super().__init__()
         self.setObjectName("panel")
         self.setFixedHeight(HEIGHT)
@@ -29,6 +29,10 @@ class TitleBar(QFrame):
         line.addWidget(menus, 1, Qt.AlignmentFlag.AlignVCenter)
         line.addWidget(self._dot, 0, Qt.AlignmentFlag.AlignVCenter)
         line.addWidget(self._engine)
+        self.machine = button("", hint="What would it be on another machine?")
+        self.machine.setMenu(machines)
+        line.addSpacing(8)
+        line.addWidget(self.machine)
         self.setLayout(line)
         session.changed.connect(self._changed)
         self._update()
@@ -48,6 +52,11 @@ class TitleBar(QFrame):
         if words != self._engine.text():
             self._engine.setText(words)
             self._dot.update()
+        elsewhere = self._session.elsewhere
+        where = "On this machine" if elsewhere is None else f"Would be on {elsewhere.title}"
+        if where != self.machine.text():
+            self.machine.setText(where)
+            retone(self.machine, "kind", "" if elsewhere is None else "primary")
         self._engine.setToolTip("\n".join(f"{name} {version}" for name, version in state.versions))
 
     def _draw_dot(self, p: QPainter, r: QRectF, t: Theme) -> None:
@@ -67,6 +76,7 @@ def engine_words(state: State) -> str:
         Phase.LOADING: "Loading",
         Phase.RUNNING: "Running",
         Phase.FETCHING: "Fetching",
+        Phase.CALIBRATING: "Measuring",
         Phase.READY: "Model loaded",
     }
     return doing.get(state.phase, "Engine ready")

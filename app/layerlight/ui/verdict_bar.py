@@ -66,6 +66,11 @@ class VerdictBar(QFrame):
         progress = self._banner is not None and self._banner.kind == "progress"
         return self._stage.text() if progress else self._second.text()
 
+    def fit(self) -> None:
+        """Takes room only while there is something to say; never as a window of its own, before it has its place."""
+        if self.parentWidget() is not None:
+            self.setVisible(self._banner is not None)
+
     def prefer_next(self, prefer: bool) -> None:
         if prefer != self._prefer_next:
             self._prefer_next = prefer
@@ -139,7 +144,7 @@ class VerdictBar(QFrame):
         if banner is not None and (self._banner is None or self._banner.kind != "progress"):
             self._heard = time.monotonic()
         self._banner = banner
-        self.setVisible(banner is not None)
+        self.fit()
         if banner is None:
             return
         self._pages.setCurrentIndex(1 if banner.kind == "progress" else 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QPainter, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QWidget
 
 from layerlight.core.state import Phase, State
 from layerlight.ui.controls import Painted, button, column, framed, label, row
@@ -16,6 +16,7 @@ from layerlight.ui.palette import Theme
 from layerlight.ui.session import Session
 
 STARTER = "SmolLM2-135M-Instruct: small, and quick on almost any machine. 93 MB to fetch, licence Apache-2.0."
+SHAPES = "How fast would a well-known model be here, or on another machine? Known shapes, nothing is fetched."
 SHOWN_RECENT = 3
 
 
@@ -26,7 +27,8 @@ class WelcomePanel(QWidget):
     starter_wanted = Signal()
     chat_wanted = Signal()
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, shapes: QMenu) -> None:
+        """`shapes` is the menu of models that can be planned without having them."""
         super().__init__()
         self._session = session
         title = label("See where a model lives", size=28, weight=600)
@@ -38,17 +40,28 @@ class WelcomePanel(QWidget):
         self.open_button.clicked.connect(partial(self._open, ""))
         self.starter_button = button("Get it", "primary")
         self.starter_button.clicked.connect(self._get_starter)
+        self.shape_button = button("Choose a model")
+        self.shape_button.setMenu(shapes)
         doors = row(
             None,
             _door("folder", "Open a folder", "A model you have, as safetensors. You can also drop its folder on this "
                   "window.", "Ctrl O", self.open_button),
             _door("get", "Get the starter model", STARTER, "Ctrl G", self.starter_button),
+            _door("ask", "Plan a model you don’t have", SHAPES, "", self.shape_button),
             None, gap=16,
         )  # fmt: skip
         self._recent = QHBoxLayout()
         self._recent.setSpacing(4)
         self._shown: tuple[str, ...] | None = None
-        self.setLayout(column(None, title, self._intro, 24, doors, 16, self._recent, None, margins=(24, 24, 24, 24)))
+        self.measure = button("Measure this machine (at most 15 s)", "link")
+        self.measure.setToolTip("Until then its speeds are typical figures. It can be stopped at any time.")
+        self.measure.clicked.connect(session.calibrate)
+        self.setLayout(
+            column(
+                None, title, self._intro, 24, doors, 16, self._recent, row(None, self.measure, None), None,
+                margins=(24, 24, 24, 24),
+            )
+        )  # fmt: skip
         session.changed.connect(self._changed)
         self._update()
 
@@ -78,6 +91,8 @@ class WelcomePanel(QWidget):
         else:
             words = "The empty lanes are this machine’s memory, to scale. Choose a model to fill them."
         self._intro.setText(words)
+        self.measure.setVisible(not self._session.is_calibrated)
+        self.measure.setEnabled(self._session.can_calibrate)
         fetching = state.phase is Phase.FETCHING or self._session.waiting == "StarterRequest"
         self.starter_button.setEnabled(not fetching)
         self.starter_button.setText("On its way…" if fetching else "Get it")
@@ -122,7 +137,7 @@ def _door(kind: str, name: str, words: str, key: str, action: QPushButton) -> QF
         ),
         "card",
     )  # fmt: skip
-    card.setFixedSize(272, 216)
+    card.setFixedSize(256, 226)
     return card
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from layerlight.core.messages import (
 from layerlight.core.state import State
 from layerlight.ui.chat_panel import ChatPanel
 from layerlight.ui.controls import Segments, column, label, row, rule
+from layerlight.ui.happenings import MachineChosen
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
 from layerlight.ui.model_panel import ModelPanel
@@ -55,8 +56,9 @@ class WorkPanel(QWidget):
         self.strip = _taken(made, TimeStrip) or TimeStrip(session)
         self.plan = _taken(made, PlanPanel) or PlanPanel(session)
         self.chat = _taken(made, ChatPanel) or ChatPanel(session)
-        self.log = LogPanel(log)
+        self.log = _taken(made, LogPanel) or LogPanel(log)
         self.log.closed.connect(self._close_log)
+        self.map.moved.connect(self._show_plan)
         self._before_log = "plan"
         self._title = label("", size=14, weight=600)
         self.sides = Segments((("plan", "Plan"), ("chat", "Chat")), "Side panel")
@@ -79,8 +81,20 @@ class WorkPanel(QWidget):
         outer = column(self.verdict, rule(), gap=0)
         outer.addLayout(body, 1)
         self.setLayout(outer)
+        self.verdict.fit()
         session.changed.connect(self._changed)
         self.show_side("plan")
+
+    def prepare(self) -> Iterator[None]:
+        """Lays itself out and draws its pictures before it is shown, in steps."""
+        layout = self.layout()
+        if layout is not None:
+            layout.activate()
+        yield
+        self.map.prepare()
+        yield
+        self.strip.prepare()
+        yield
 
     @property
     def side(self) -> str:
@@ -102,6 +116,11 @@ class WorkPanel(QWidget):
         self._update_preference()
 
     @Slot()
+    def _show_plan(self) -> None:
+        """What was moved by hand is the plan of the next load."""
+        self.show_side("plan")
+
+    @Slot()
     def _close_log(self) -> None:
         self.show_side(self._before_log)
 
@@ -119,7 +138,7 @@ class WorkPanel(QWidget):
             case ModelLoaded():
                 self.show_side("chat")
                 self.chat.entry.setFocus()
-            case ModelInspected() | EngineStopped():
+            case ModelInspected() | EngineStopped() | MachineChosen():
                 self.show_side("plan")
                 self.map.setFocus(Qt.FocusReason.OtherFocusReason)
             case _:
@@ -132,7 +151,10 @@ class WorkPanel(QWidget):
         following = self.side == "plan" and loaded and not session.plan_is_loaded and not session.busy
         for part in (self.verdict, self.facts, self.map, self.strip):
             part.prefer_next(following)
-        if following:
+        elsewhere = session.elsewhere
+        if elsewhere is not None and (following or not loaded):
+            self._title.setText(f"Where the layers would live on {elsewhere.title}")
+        elif following:
             self._title.setText("Where the layers would live after the next load")
         else:
             self._title.setText("Where the layers live" if loaded else "Where the layers would live")
