@@ -1,6 +1,6 @@
 """Loads, cancels and fails in a process of its own, as the engine's is, and prints what memory did, as JSON.
 
-`python -m tests.engine.memory_probe MODEL BROKEN TINY`: bytes over those of the warmed engine.
+`python -m tests.engine.memory_probe MODEL BROKEN TINY MIXTURE`: bytes over those of the warmed engine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Probe:
     model: Path
     found: dict[str, int] = field(default_factory=dict)
 
-    def run(self, broken: Path, tiny: Path) -> dict[str, int]:
+    def run(self, broken: Path, tiny: Path, mixture: Path) -> dict[str, int]:
         from layerlight.engine import loading, progress
         from layerlight.engine.engine import TorchEngine
         from layerlight.engine.returning import give_back
@@ -37,6 +37,7 @@ class Probe:
         give_back()
         self.warm = self._memory().anonymous or 0
         self._cast()
+        self._merged(mixture)
         self._views()
         self._cancelled("float32", 1)
         self._cancelled("float32", 8)
@@ -54,6 +55,15 @@ class Probe:
         self._ask()
         self.found["cast returned"] = self._unload()
         self.found["cast left"] = self._over()
+
+    def _merged(self, mixture: Path) -> None:
+        from layerlight.engine.device_memory import reset_peaks
+
+        reset_peaks()
+        before = self._memory().resident or 0
+        self.found["merged rests"] = self._load(mixture, "float32")
+        self.found["merged peak"] = (self._memory().peak or 0) - before
+        self._unload()
 
     def _views(self) -> None:
         from layerlight.engine.file_pages import FileViews, weight_files
@@ -135,4 +145,4 @@ class Probe:
 if __name__ == "__main__":
     keep_heap_tight()
     set_environment()
-    sys.stdout.write(json.dumps(Probe(Path(sys.argv[1])).run(Path(sys.argv[2]), Path(sys.argv[3]))) + "\n")
+    sys.stdout.write(json.dumps(Probe(Path(sys.argv[1])).run(*map(Path, sys.argv[2:]))) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -269,3 +270,22 @@ def _run_on(request: LoadRequest, main: str) -> LoadRequest:
 
 def _placed(request: LoadRequest, change: Callable[[Placement], Placement]) -> LoadRequest:
     return replace(request, placements=tuple(change(each) for each in request.placements))
+
+
+def test_the_peak_is_told_over_what_the_engine_holds_itself(engine: TorchEngine, tmp_path: Path) -> None:
+    """What a plan predicts for a place: the rise over the warmed engine, whichever load it is."""
+    folder = write_model(tmp_path / "model", "tied", hidden_size=512, intermediate_size=2048, num_hidden_layers=4)
+    for _ in range(2):
+        events = Events()
+        engine.load(request_for(folder), events.job())
+        loaded = events.last(ModelLoaded)
+        (ram,) = [place for place in loaded.memory if place.place == "cpu"]
+        assert ram.peak is not None
+        assert ram.before is not None
+        assert ram.process is not None
+        assert 0 < ram.before < ram.process
+        assert ram.rise == ram.peak - ram.before
+        if sys.platform == "linux":
+            assert ram.rise > 0.9 * ram.model
+            assert ram.rise < ram.peak / 2
+        assert all(place.rise in (None, 0) for place in loaded.memory if place.place != "cpu")

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these figures c
 MIB = 2**20
 SLACK = 12 * MIB
 SIZES = {"hidden_size": 512, "intermediate_size": 2048, "head_dim": 128, "num_hidden_layers": 6}
+MIXTURE = {"hidden_size": 512, "intermediate_size": 1536, "head_dim": 128, "num_local_experts": 8}
+"""Four layers, whose experts take 36 and 18 MB merged in bf16."""
 
 
 def _misshape(model: Any) -> None:
@@ -32,8 +34,10 @@ def found(tmp_path_factory: pytest.TempPathFactory, model_folder: Callable[[str]
     root = tmp_path_factory.mktemp("memory")
     model = write_model(root / "model", "llama", shard="8MB", **SIZES)
     broken = write_model(root / "broken", "llama", change=_misshape, **SIZES)
+    mixture = write_model(root / "mixture", "mixtral", shard="8MB", **MIXTURE)
+    folders = map(str, (model, broken, model_folder("mixtral"), mixture))
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.engine.memory_probe", str(model), str(broken), str(model_folder("mixtral"))],
+        [sys.executable, "-m", "tests.engine.memory_probe", *folders],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
@@ -45,6 +49,12 @@ def test_a_cast_needs_the_result_and_one_shard(found: dict[str, int]) -> None:
     """float32 from bf16 files: the source's pages go while the result grows."""
     assert found["cast rests"] > 90 * MIB
     assert found["cast peak"] <= found["cast rests"] + SHARD + SLACK
+
+
+def test_merging_experts_needs_the_result_and_one_shard(found: dict[str, int]) -> None:
+    """Part by part: stacked and put side by side by the library they would take three times a layer's experts."""
+    assert found["merged rests"] > 140 * MIB
+    assert found["merged peak"] <= found["merged rests"] + SHARD + SLACK
 
 
 def test_unchanged_weights_are_views_of_their_files(found: dict[str, int]) -> None:

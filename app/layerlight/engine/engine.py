@@ -57,6 +57,8 @@ class TorchEngine:
         self.loaded: LoadedModel | None = None
         self._tokenizer: tuple[str, Any] | None = None
         """(folder, tokenizer) that a prompt was counted with: the next load need not read it again."""
+        self._before: dict[str, int | None] = {}
+        """Bytes of this process by place, before the load that was the last."""
         self._measured_at = 0.0
 
     def survey(self, job: Job) -> None:
@@ -84,6 +86,7 @@ class TorchEngine:
         job.check()
         self._drop()
         reset_peaks()
+        self._before = {each.place: each.process for each in measure_memory()}
         sizes = dict(checked.checked.layers)
         job.emit(LoadStarted(request.folder, sum(sizes.values()), len(sizes)))
         try:
@@ -132,7 +135,8 @@ class TorchEngine:
 
     def memory(self) -> tuple[PlaceMemory, ...]:
         """Bytes on each place now, measured."""
-        return measure_memory(self.loaded.placed if self.loaded else ())
+        found = measure_memory(self.loaded.placed if self.loaded else ())
+        return tuple(replace(each, before=self._before.get(each.place)) for each in found)
 
     def close(self) -> None:
         """Leaves no file behind; memory goes with the process."""

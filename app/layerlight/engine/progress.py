@@ -7,10 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from layerlight.core.job import Job
 from layerlight.core.messages import LoadProgressed
+from layerlight.engine.merging import merge_experts
 
 WEIGHTS_BAR = "Loading weights"
 """The description by which transformers 5 names its loop over parameters."""
@@ -74,6 +76,7 @@ class LoadProgress:
         for layer, entry in zip(names, entries, strict=True):
             self._job.check()
             self.tell("Loading weights", layer, always=False)
+            merge_experts(entry[1], partial(self._merging, exact, share[layer]))
             yield entry
             left[layer] -= 1
             exact += share[layer]
@@ -84,6 +87,10 @@ class LoadProgress:
             self._after_bytes(self.bytes_done)
         self._job.check()
         self.tell("Loading weights")
+
+    def _merging(self, before: float, size: float, share: float) -> None:
+        self._job.check()
+        self._after_bytes(round(before + size * share))
 
     def _seconds_left(self, now: float) -> float | None:
         spent = now - self._started
