@@ -108,6 +108,23 @@ def test_a_stopped_load_leaves_it_ready(shared: EngineProcess, endless_folder: P
     shared.wait_for(ModelLoaded)
 
 
+@pytest.mark.parametrize("stage", ["Reading the tokenizer", "Opening the weight files", "Loading weights"])
+@pytest.mark.parametrize("place", ["cpu", "disk"])
+def test_a_load_hears_a_stop_at_every_stage_within_a_second(
+    stage: str, place: str, shared: EngineProcess, endless_folder: Path
+) -> None:
+    """F13: the window may also end the process a moment later: nothing is left to be searched for garbage."""
+    shared.send(request_for(endless_folder, lambda index, count: place))
+    told = shared.wait_for(LoadProgressed, ModelLoaded)
+    while isinstance(told, LoadProgressed) and told.stage != stage:
+        told = shared.wait_for(LoadProgressed, ModelLoaded)
+    stopped_at = time.monotonic()
+    shared.send(StopRequest())
+    ended = told if isinstance(told, ModelLoaded) else shared.wait_for(Failed, ModelLoaded)
+    assert time.monotonic() - stopped_at < 1.0
+    assert isinstance(ended, ModelLoaded) or ended.failure.stopped
+
+
 def test_stop_with_nothing_to_stop_and_a_line_that_is_no_request(shared: EngineProcess, endless_folder: Path) -> None:
     shared.send(StopRequest())
     shared.write(b"not a request\n")

@@ -27,6 +27,8 @@ from layerlight.core.messages import (
 from layerlight.core.weight_sizes import WeightSizes, weight_sizes
 
 LAST_WORDS = 4096
+_CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGILL", "SIGFPE"})
+"""What a process does to itself; other signals come from outside."""
 
 
 class EngineProcess:
@@ -160,6 +162,8 @@ class EngineProcess:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
             if name == "SIGBUS":
                 return EngineStopped(False, self._bus_error())
+            if name in _CRASHES:
+                return EngineStopped(False, f"A library in it crashed ({name}); the log shows where.")
             memory = " The system does this when memory runs out." if name == "SIGKILL" else ""
             return EngineStopped(False, f"Its process was ended from outside ({name}).{memory}")
         words = self._last_words(began)
