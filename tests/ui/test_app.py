@@ -223,3 +223,53 @@ def test_importing_the_program_does_nothing_and_pulls_no_heavy_library() -> None
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout.strip() == "[]"
+
+
+def test_the_program_is_imported_in_small_pieces() -> None:
+    """Each piece brings in few modules of ours beside itself, so that the window answers between them."""
+    check = """
+import importlib, sys
+from layerlight.ui.parts import PARTS
+from layerlight.ui import app
+def ours():
+    return {name for name in sys.modules if name.startswith("layerlight.")}
+known = ours()
+for part in PARTS:
+    importlib.import_module(part)
+    new, known = ours() - known, ours()
+    if len(new) > 5:
+        print(part, "brings in", sorted(new))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", check],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_all_that_opening_needs_is_among_the_pieces() -> None:
+    check = """
+import importlib, sys
+from layerlight.ui import app
+from layerlight.ui.parts import PARTS
+for part in PARTS:
+    importlib.import_module(part)
+known = set(sys.modules)
+from PySide6.QtWidgets import QApplication
+from layerlight.core.folders import own_folders
+program = QApplication([])
+opening = app.Opening(program, own_folders(), [sys.executable, "-c", "pass"])
+opening.hurry()
+print(sorted(name for name in set(sys.modules) - known if name.startswith("layerlight.")))
+opening.window.close()
+opening.finish()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", check],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+    )
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr

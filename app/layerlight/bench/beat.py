@@ -7,7 +7,6 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
 from PySide6.QtWidgets import QWidget
@@ -20,19 +19,16 @@ WORTH_TELLING = 15.0
 """ms: of longer gaps it is kept what they were made of."""
 STEAL = 8
 """The word of /proc/stat's first line that counts stolen time."""
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A long gap, in ms: net, what the thread itself computed, waited for a processor, and what was stolen of all of
-    them meanwhile by other guests of the same host."""
+    """A long gap, in ms: net, what the thread itself computed, and what it waited for a processor."""
 
     phase: str
     net: float
     computed: float
     waited: float
-    stolen: float
     stacks: str
 
 
@@ -40,7 +36,7 @@ class Beat(QObject):
     """Beats on the UI thread and keeps the gaps between beats in ms, by phase.
 
     A gap is net: what the thread itself waited for a processor (Linux tells it in schedstat) is taken off, because
-    that is the machine's doing, not the window's. Time that a hypervisor steals is told beside it, not taken off.
+    that is the machine's doing, not the window's. Time that a hypervisor steals is told beside it, never taken off.
     """
 
     def __init__(self, parent: QObject, stalls: Stalls | None = None) -> None:
@@ -53,11 +49,17 @@ class Beat(QObject):
         self._stalls = stalls
         self._clocks = Clocks()
         self._last = self._clocks.read()
+        self._stolen = stolen()
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(INTERVAL)
         self._timer.timeout.connect(self._beat)
         self._timer.start()
+
+    @property
+    def stolen(self) -> float:
+        """Seconds that other guests of the same host took from all processors since it began."""
+        return stolen() - self._stolen
 
     def enter(self, phase: str) -> None:
         """What follows counts as this phase, the gap that is open now too."""
@@ -66,12 +68,12 @@ class Beat(QObject):
     @Slot()
     def _beat(self) -> None:
         now = self._clocks.read()
-        elapsed, computed, waited, stolen = (1000 * (a - b) for a, b in zip(now, self._last, strict=True))
+        elapsed, computed, waited = (1000 * (a - b) for a, b in zip(now, self._last, strict=True))
         net = max(0.0, elapsed - waited)
         self.gaps.setdefault(self.phase, []).append(net)
         stacks = self._stalls.since_armed() if self._stalls is not None else ""
         if net > WORTH_TELLING:
-            self.long.append(Gap(self.phase, net, computed, waited, stolen, stacks))
+            self.long.append(Gap(self.phase, net, computed, waited, stacks))
         self._last = now
         if self._stalls is not None:
             self._stalls.arm()
@@ -81,28 +83,25 @@ class Clocks:
     """Of this thread, in seconds; what the system doesn't tell stays 0."""
 
     def __init__(self) -> None:
-        self._schedule = _opened(Path(f"/proc/self/task/{threading.get_native_id()}/schedstat"))
-        self._processors = _opened(Path("/proc/stat"))
+        path = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        self._schedule = path.open(encoding="ascii") if path.exists() else None
 
-    def read(self) -> tuple[float, float, float, float]:
-        """(now, computed, waited for a processor, stolen from all processors by other guests)."""
-        return time.perf_counter(), time.thread_time(), self._waited(), self._stolen()
+    def read(self) -> tuple[float, float, float]:
+        """(now, computed, waited for a processor)."""
+        return time.perf_counter(), time.thread_time(), self._waited()
 
     def _waited(self) -> float:
-        return int(_first_line(self._schedule).split()[1]) / 1e9 if self._schedule else 0.0
-
-    def _stolen(self) -> float:
-        words = _first_line(self._processors).split() if self._processors else []
-        return int(words[STEAL]) / TICKS if len(words) > STEAL else 0.0
-
-
-def _opened(path: Path) -> IO[str] | None:
-    return path.open(encoding="ascii") if path.exists() else None
+        if self._schedule is None:
+            return 0.0
+        self._schedule.seek(0)
+        return int(self._schedule.readline().split()[1]) / 1e9
 
 
-def _first_line(file: IO[str]) -> str:
-    file.seek(0)
-    return file.readline()
+def stolen() -> float:
+    """Seconds taken from all processors by other guests since the system started; 0 where nobody tells."""
+    path = Path("/proc/stat")
+    words = path.read_text("ascii").split("\n", 1)[0].split() if path.exists() else []
+    return int(words[STEAL]) / os.sysconf("SC_CLK_TCK") if len(words) > STEAL else 0.0
 
 
 class FirstPaint(QObject):

@@ -51,7 +51,7 @@ class Stalls:
 
 
 def _copied(frame: FrameType | None) -> list[tuple[CodeType, int]]:
-    stack = []
+    stack: list[tuple[CodeType, int]] = []
     while frame is not None and len(stack) < DEEP:
         stack.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back

@@ -31,7 +31,7 @@ QUESTION = "Why is it four minutes a token?"
 
 
 def probe(words: list[str]) -> int:
-    """Prints one JSON object: `painted` (seconds since BEGAN), `gaps` (net ms by phase), and what `long` ones were."""
+    """Prints JSON: `painted` (seconds since BEGAN), `gaps` (net ms by phase), `long` ones, `stolen` seconds."""
     app = QApplication(sys.argv[:1])
     if words[0] == "empty":
         return _empty(app, float(words[1]))
@@ -142,7 +142,8 @@ class Story(QObject):
 
 
 def _report(paint: FirstPaint, beat: Beat) -> int:
-    told = {"painted": paint.seconds, "gaps": beat.gaps, "long": [asdict(gap) for gap in beat.long]}
+    long = [asdict(gap) for gap in beat.long]
+    told = {"painted": paint.seconds, "gaps": beat.gaps, "long": long, "stolen": beat.stolen}
     sys.stdout.write(json.dumps(told) + "\n")
     return 0
 

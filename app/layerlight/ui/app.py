@@ -180,12 +180,13 @@ def assemble(
     """Everything but the start, in steps: the desk is in the window, nothing runs yet."""
     from layerlight.core.environment import engine_environment
     from layerlight.core.settings import read_settings
-    from layerlight.ui.desk import Desk
+    from layerlight.ui.desk import Desk, make_parts, polish
     from layerlight.ui.faults import Faults
     from layerlight.ui.link import Link, engine_command
     from layerlight.ui.measurement_keeper import MeasurementKeeper
     from layerlight.ui.session import Session
     from layerlight.ui.settings_keeper import SettingsKeeper
+    from layerlight.ui.shelf import Shelf
 
     settings, notice = read_settings(folders.settings)
     log = folders.log / "layerlight.log"
@@ -196,8 +197,10 @@ def assemble(
     faults = Faults(session, log)
     faults.install()
     yield
-    desk = Desk(session, log, themes)
+    parts = yield from make_parts(session, Shelf())
+    desk = Desk(session, log, themes, parts)
     yield
+    yield from polish(desk)
     desk.furnish(window)
     if notice:
         session.notify(notice)

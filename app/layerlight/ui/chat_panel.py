@@ -22,12 +22,12 @@ from layerlight.store.chats import Turn
 from layerlight.ui.controls import Painted, button, column, framed, label, row
 from layerlight.ui.happenings import ConversationChanged
 from layerlight.ui.palette import Theme
+from layerlight.ui.plan_panel import WIDTH
 from layerlight.ui.prose import Prose
 from layerlight.ui.sampling_panel import SamplingPanel
 from layerlight.ui.session import Session
 from layerlight.ui.words import duration
 
-WIDTH = 384
 ENDED = {
     "length": "Ended at the longest answer that was asked for.",
     "context": "Ended where the context is full.",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QShowEvent
@@ -28,10 +30,44 @@ from layerlight.ui.welcome_panel import WelcomePanel
 from layerlight.ui.window import Window
 from layerlight.ui.work_panel import PARTS, WorkPanel
 
+Result = TypeVar("Result")
 AT_ONCE = 8
 """Controls that are given their style in one step."""
 MEASURE_EVERY = 2000
 """ms between two looks at RAM while the engine can't look yet."""
+
+
+@dataclass(slots=True)
+class DeskParts:
+    """What a desk is put together from."""
+
+    machines: MachineMenu
+    shapes: ShapeMenu
+    exports: ExportMenu
+    welcome: WelcomePanel
+    lanes: LayerMap
+
+
+def make_parts(session: Session, shelf: Shelf) -> Generator[None, None, DeskParts]:
+    """Makes them one by one, in steps."""
+    machines, shapes, exports = MachineMenu(session, shelf), ShapeMenu(shelf), ExportMenu(session)
+    yield
+    welcome = WelcomePanel(session, shapes)
+    yield
+    yield from polish(welcome)
+    lanes = LayerMap(session, legend=False)
+    yield
+    return DeskParts(machines, shapes, exports, welcome, lanes)
+
+
+def at_once(steps: Generator[None, None, Result]) -> Result:
+    """All steps in a row, where nobody waits."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
 
 class Desk(QWidget):
@@ -41,24 +77,23 @@ class Desk(QWidget):
     named = Signal(str)
     """What the window should be called."""
 
-    def __init__(self, session: Session, log: Path, themes: ThemeSwitch | None = None) -> None:
+    def __init__(
+        self, session: Session, log: Path, themes: ThemeSwitch | None = None, parts: DeskParts | None = None
+    ) -> None:
         super().__init__()
         self._session, self._log, self._themes = session, log, themes
-        self.shelf = Shelf()
-        self.machines = MachineMenu(session, self.shelf, self)
+        parts = parts or at_once(make_parts(session, Shelf()))
+        self.machines, self.shapes, self.exports = parts.machines, parts.shapes, parts.exports
         self.machines.picked.connect(session.plan_for)
-        self.shapes = ShapeMenu(self.shelf, self)
         self.shapes.picked.connect(session.open_public)
-        self.exports = ExportMenu(session, self)
         within: dict[str, QMenu] = {"machines": self.machines, "models": self.shapes, "export": self.exports}
         self._menus = Menus(self, self._commands(), self._choose_theme, within)
         self._menus.choose_theme(session.settings.theme)
         self._work: WorkPanel | None = None
-        self.welcome = WelcomePanel(session, self.shapes)
+        self.welcome, self._lanes = parts.welcome, parts.lanes
         self.welcome.opened.connect(self._open)
         self.welcome.starter_wanted.connect(session.fetch_starter)
         self.welcome.chat_wanted.connect(self._show_chat)
-        self._lanes = LayerMap(session, legend=False)
         self._lanes.setFixedWidth(560)
         first = QWidget()
         first.setLayout(row(column(self._lanes, margins=(0, 24, 0, 16)), self.welcome, gap=0))
@@ -95,10 +130,10 @@ class Desk(QWidget):
         for make in (*(partial(kind, self._session) for kind in PARTS), partial(LogPanel, self._log)):
             parts.append(make())
             yield
-            yield from _polish(parts[-1])
+            yield from polish(parts[-1])
         work = WorkPanel(self._session, self._log, parts)
         yield
-        yield from _polish(work)
+        yield from polish(work)
         if self._work is not None:  # something needed it meanwhile
             work.deleteLater()
             return
@@ -124,6 +159,10 @@ class Desk(QWidget):
     @property
     def working(self) -> bool:
         return self._work is not None and self._pages.currentWidget() is self._work
+
+    @property
+    def shelf(self) -> Shelf:
+        return self.machines.shelf
 
     @property
     def menus(self) -> Menus:
@@ -267,7 +306,7 @@ class Desk(QWidget):
             self._lanes.setFocus(Qt.FocusReason.OtherFocusReason)
 
 
-def _polish(widget: QWidget) -> Iterator[None]:
+def polish(widget: QWidget) -> Iterator[None]:
     """Gives a widget and all in it their style, a few at a time."""
     all_of_it = [widget, *widget.findChildren(QWidget)]
     for first in range(0, len(all_of_it), AT_ONCE):

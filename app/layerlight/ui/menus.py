@@ -99,7 +99,11 @@ class Menus:
     def _action(self, key: str, do: Callable[[], object], parent: QWidget) -> QAction:
         action = QAction(WORDS[key], parent)
         if key in SHORTCUTS:
-            action.setShortcut(QKeySequence(SHORTCUTS[key]))
+            keys = SHORTCUTS[key]
+            if isinstance(keys, QKeySequence.StandardKey):
+                action.setShortcuts(QKeySequence.keyBindings(keys))
+            else:
+                action.setShortcut(QKeySequence(keys))
         if key == "about":
             action.setMenuRole(QAction.MenuRole.AboutRole)
         if key == "quit":

@@ -19,20 +19,20 @@ class MachineMenu(QMenu):
 
     def __init__(self, session: Session, shelf: Shelf, parent: QWidget | None = None) -> None:
         super().__init__("Plan for another machine", parent)
-        self._session, self._shelf = session, shelf
+        self._session, self.shelf = session, shelf
         self.setToolTipsVisible(True)
         self.aboutToShow.connect(self._update)
         shelf.filled.connect(self._update)
 
     @Slot()
     def _update(self) -> None:
-        self._shelf.fill()
+        self.shelf.fill()
         self.clear()
         self._add("This machine", None)
         self.addSection("What would it be on…")
-        for machine in self._shelf.machines:
+        for machine in self.shelf.machines:
             self._add(machine.title, machine)
-        if not self._shelf.machines:
+        if not self.shelf.machines:
             self.addAction("Reading the machines…").setEnabled(False)
 
     def _add(self, words: str, machine: MachineFile | None) -> None:

@@ -19,7 +19,8 @@ from layerlight.ui.limit_control import LimitControl
 from layerlight.ui.session import Session
 from layerlight.ui.words import plural, short_size
 
-WIDTH = 320
+WIDTH = 352
+"""As wide as what takes its place: the map beside it must not be drawn anew when they change."""
 PRECISIONS = {"full": None, "int8": "int8", "nf4": "nf4"}
 STRATEGIES = (("fastest", "Fastest"), ("most-on-gpu", "Most on the GPU"))
 SHORTEST = 256
