@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
 
     from layerlight.core.state import State
-    from layerlight.ui.app import Program
+    from layerlight.ui.program import Program
     from layerlight.ui.theme import ThemeSwitch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -196,6 +196,7 @@ def _scripted(asked: argparse.Namespace) -> list[str]:
     app = QApplication([])
     app.setFont(font(13))
     themes = ThemeSwitch(app, "light")
+    themes.dress()
     machine, model = fakes.laptop(), fakes.fourteen_billion()
     engine = fakes.FakeEngine(machine)
     session = Session(engine, Settings(), inspect=fakes.inspecting(model))

@@ -25,7 +25,8 @@ from layerlight.core.messages import (
     RunFinished,
 )
 from layerlight.core.state import Phase, State
-from layerlight.ui.app import Opening, Program
+from layerlight.ui.app import Opening
+from layerlight.ui.program import Program
 
 
 class Story(QObject):

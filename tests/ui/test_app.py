@@ -21,7 +21,7 @@ START = """
 import json, os, sys, threading
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
-from layerlight.ui import app as program
+from layerlight.ui import app, program
 from layerlight.ui.window import Window
 from tests import fakes
 
@@ -55,7 +55,7 @@ program.assemble = assembled
 watchdog = threading.Timer(40, lambda: os._exit(9))  # a hang is a failure, not a wait
 watchdog.daemon = True
 watchdog.start()
-code = program.main((), [sys.executable, os.environ["FAKE_ENGINE"], mode])
+code = app.main((), [sys.executable, os.environ["FAKE_ENGINE"], mode])
 told({"code": code, "modules": sorted(name for name in ("torch", "transformers", "pyqtgraph") if name in sys.modules)})
 sys.exit(code)
 """

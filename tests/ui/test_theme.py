@@ -47,6 +47,7 @@ def test_a_choice_reaches_every_widget_at_once(bench: Bench, choice: str) -> Non
     app = QApplication.instance()
     assert isinstance(app, QApplication)
     switch = ThemeSwitch(app, "system")
+    switch.dress()
     try:
         switch.choose(choice)
         assert theme_of(bench.window).name == choice
@@ -67,7 +68,7 @@ def test_the_sheet_uses_only_colours_of_the_theme() -> None:
     import re
 
     for theme in (LIGHT, DARK):
-        known = {value for value in (getattr(theme, name) for name in Theme.__slots__) if isinstance(value, str)}
+        known = {value for value in (getattr(theme, name) for name in Theme._fields) if isinstance(value, str)}
         assert set(re.findall(r"#[0-9A-F]{6}", sheet(theme))) <= known
 
 

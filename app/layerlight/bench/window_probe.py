@@ -19,7 +19,7 @@ from layerlight.bench.stalls import STALLS, Stalls
 
 if TYPE_CHECKING:
     from layerlight.core.state import State
-    from layerlight.ui.app import Program
+    from layerlight.ui.program import Program
     from layerlight.ui.session import Session
 
 LASTS = 6.0

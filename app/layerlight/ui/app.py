@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-import os
 import signal
 import sys
+import threading
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,36 +23,14 @@ from layerlight.ui.theme import ThemeSwitch, font
 from layerlight.ui.window import Window
 
 if TYPE_CHECKING:
-    from layerlight.ui.desk import Desk
-    from layerlight.ui.faults import Faults
-    from layerlight.ui.link import Link
-    from layerlight.ui.measurement_keeper import MeasurementKeeper
-    from layerlight.ui.session import Session
-    from layerlight.ui.settings_keeper import SettingsKeeper
+    from layerlight.ui.program import Program
 
+HEAVY = ("msgspec", "layerlight.core.messages", "psutil")
+"""Parts that take long and can't be had in pieces."""
+PEEP = 4
+"""ms between two looks at a thread that imports."""
 SWITCH = 0.001
 """Seconds after which a thread that works in Python lets the window's own in: 5 ms by default, once for every slot."""
-
-
-@dataclass(slots=True)
-class Program:
-    """All that lives as long as the window does."""
-
-    session: Session
-    window: Window
-    desk: Desk
-    link: Link
-    keeper: SettingsKeeper
-    measurements: MeasurementKeeper
-    themes: ThemeSwitch
-    faults: Faults
-
-    def finish(self) -> None:
-        """After the event loop: no process and no unsaved setting is left behind."""
-        self.session.close()
-        self.keeper.finish()
-        self.measurements.finish()
-        self.link.finish()
 
 
 def main(argv: Sequence[str] = (), engine: Sequence[str] | None = None, folders: Folders | None = None) -> int:
@@ -110,15 +88,15 @@ class Opening(QObject):
 
     @Slot()
     def _step(self) -> None:
-        for _ in self._steps:
-            QTimer.singleShot(0, self, self._step)
+        for wait in self._steps:
+            QTimer.singleShot(wait or 0, self, self._step)
             return
 
     @Slot()
     def _close_early(self) -> None:
         self._steps.close()
 
-    def _build(self) -> Generator[None, None, None]:
+    def _build(self) -> Generator[Any, None, None]:
         """A collection of garbage amid all the new modules is a stall, and there is none yet: it waits, and afterwards
         never looks at what lives as long as the program."""
         gc.disable()
@@ -129,15 +107,21 @@ class Opening(QObject):
         finally:
             gc.enable()
 
-    def _put_together(self) -> Generator[None, None, None]:
+    def _put_together(self) -> Generator[Any, None, None]:
         yield
         QFontMetrics(font(14)).horizontalAdvance("Layerlight")  # finds the fonts, which takes as long as a large import
         yield
         for part in PARTS:
+            if part in HEAVY:
+                yield from _imported_beside(part)
             importlib.import_module(part)
             yield
-        yield from warm_up(self.window)
-        program = yield from assemble(self.window, self.themes, self._folders, self._engine)
+        from layerlight.ui import program as making
+
+        self.themes.dress()
+        yield
+        yield from making.warm_up(self.window)
+        program = yield from making.assemble(self.window, self.themes, self._folders, self._engine)
         self.program = program
         yield
         program.link.start()
@@ -161,50 +145,17 @@ class Opening(QObject):
         self.ready.emit(program)
 
 
-def warm_up(window: Window) -> Iterator[None]:
-    """Qt's classes reach Python when they are first met, whole families at once: each in a step of its own."""
-    from PySide6.QtWidgets import QScrollArea
+def _imported_beside(part: str) -> Iterator[int]:
+    """Imports on a thread while the window goes on; an error is met again where the part is then imported here."""
 
-    area = QScrollArea(window)
-    yield
-    area.viewport()
-    yield
-    area.style()
-    area.deleteLater()
-    yield
+    def read() -> None:
+        with suppress(ImportError):
+            importlib.import_module(part)
 
-
-def assemble(
-    window: Window, themes: ThemeSwitch, folders: Folders, engine: Sequence[str] | None = None
-) -> Generator[None, None, Program]:
-    """Everything but the start, in steps: the desk is in the window, nothing runs yet."""
-    from layerlight.core.environment import engine_environment
-    from layerlight.core.settings import read_settings
-    from layerlight.ui.desk import Desk, make_parts, polish
-    from layerlight.ui.faults import Faults
-    from layerlight.ui.link import Link, engine_command
-    from layerlight.ui.measurement_keeper import MeasurementKeeper
-    from layerlight.ui.session import Session
-    from layerlight.ui.settings_keeper import SettingsKeeper
-    from layerlight.ui.shelf import Shelf
-
-    settings, notice = read_settings(folders.settings)
-    log = folders.log / "layerlight.log"
-    link = Link(engine or engine_command(), engine_environment(os.environ, settings.engine_environment), log)
-    session = Session(link, settings)
-    keeper = SettingsKeeper(session, folders.settings)
-    measurements = MeasurementKeeper(session, folders.measurements)
-    faults = Faults(session, log)
-    faults.install()
-    yield
-    parts = yield from make_parts(session, Shelf())
-    desk = Desk(session, log, themes, parts)
-    yield
-    yield from polish(desk)
-    desk.furnish(window)
-    if notice:
-        session.notify(notice)
-    return Program(session, window, desk, link, keeper, measurements, themes, faults)
+    thread = threading.Thread(target=read, name=f"import {part}", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        yield PEEP
 
 
 def _saved(path: Path) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QShowEvent
@@ -24,15 +23,13 @@ from layerlight.ui.notice_bar import NoticeBar
 from layerlight.ui.pick_menus import MachineMenu, ShapeMenu
 from layerlight.ui.session import Session
 from layerlight.ui.shelf import Shelf
+from layerlight.ui.steps import at_once, polish
 from layerlight.ui.theme import ThemeSwitch
 from layerlight.ui.title_bar import TitleBar
 from layerlight.ui.welcome_panel import WelcomePanel
 from layerlight.ui.window import Window
-from layerlight.ui.work_panel import PARTS, WorkPanel
+from layerlight.ui.work_panel import PARTS, WorkPanel, stacked
 
-Result = TypeVar("Result")
-AT_ONCE = 8
-"""Controls that are given their style in one step."""
 MEASURE_EVERY = 2000
 """ms between two looks at RAM while the engine can't look yet."""
 
@@ -60,16 +57,6 @@ def make_parts(session: Session, shelf: Shelf) -> Generator[None, None, DeskPart
     return DeskParts(machines, shapes, exports, welcome, lanes)
 
 
-def at_once(steps: Generator[None, None, Result]) -> Result:
-    """All steps in a row, where nobody waits."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-
-
 class Desk(QWidget):
     """Hands what people do to the session, and shows the page that its state asks for."""
 
@@ -82,13 +69,13 @@ class Desk(QWidget):
     ) -> None:
         super().__init__()
         self._session, self._log, self._themes = session, log, themes
+        self._menus: Menus
+        self.title: TitleBar
+        whole = parts is None
         parts = parts or at_once(make_parts(session, Shelf()))
         self.machines, self.shapes, self.exports = parts.machines, parts.shapes, parts.exports
         self.machines.picked.connect(session.plan_for)
         self.shapes.picked.connect(session.open_public)
-        within: dict[str, QMenu] = {"machines": self.machines, "models": self.shapes, "export": self.exports}
-        self._menus = Menus(self, self._commands(), self._choose_theme, within)
-        self._menus.choose_theme(session.settings.theme)
         self._work: WorkPanel | None = None
         self.welcome, self._lanes = parts.welcome, parts.lanes
         self.welcome.opened.connect(self._open)
@@ -100,14 +87,24 @@ class Desk(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(first)
         self._notice = NoticeBar(session)
-        self.title = TitleBar(session, self._menus.bar, self.machines)
-        outer = column(self.title, rule(), self._notice, gap=0)
-        outer.addWidget(self._pages, 1)
-        self.setLayout(outer)
+        self._outer = column(rule(), self._notice, gap=0)
+        self._outer.addWidget(self._pages, 1)
+        self.setLayout(self._outer)
         self._clock = QTimer(self, interval=MEASURE_EVERY)
         self._clock.timeout.connect(self._measure)
         self._turning = QTimer(self, singleShot=True, interval=0)
         self._turning.timeout.connect(self._turn_to_work)
+        if whole:
+            self.crown()
+
+    def crown(self) -> None:
+        """Adds menus and title bar, and begins to follow the session: once, when it was given its parts."""
+        session = self._session
+        within: dict[str, QMenu] = {"machines": self.machines, "models": self.shapes, "export": self.exports}
+        self._menus = Menus(self, self._commands(), self._choose_theme, within)
+        self._menus.choose_theme(session.settings.theme)
+        self.title = TitleBar(session, self._menus.bar, self.machines)
+        self._outer.insertWidget(0, self.title)
         session.changed.connect(self._changed)
         self._update()
 
@@ -124,13 +121,15 @@ class Desk(QWidget):
         self.close_wanted.connect(window.close)
         self.named.connect(window.rename)
 
-    def prepare(self) -> Iterator[None]:
+    def prepare(self) -> Generator[None, None, None]:
         """Makes the working view before it is needed, in steps, while the engine warms up."""
         parts: list[QWidget] = []
         for make in (*(partial(kind, self._session) for kind in PARTS), partial(LogPanel, self._log)):
             parts.append(make())
             yield
             yield from polish(parts[-1])
+        pages = yield from stacked(parts)
+        parts.append(pages)
         work = WorkPanel(self._session, self._log, parts)
         yield
         yield from polish(work)
@@ -304,12 +303,3 @@ class Desk(QWidget):
         self._clock.start()
         if self.window().focusWidget() is None:
             self._lanes.setFocus(Qt.FocusReason.OtherFocusReason)
-
-
-def polish(widget: QWidget) -> Iterator[None]:
-    """Gives a widget and all in it their style, a few at a time."""
-    all_of_it = [widget, *widget.findChildren(QWidget)]
-    for first in range(0, len(all_of_it), AT_ONCE):
-        for each in all_of_it[first : first + AT_ONCE]:
-            each.ensurePolished()
-        yield

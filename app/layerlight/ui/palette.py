@@ -1,15 +1,14 @@
-"""Two palettes: four places, plenty of ink, one light."""
+"""Two palettes: four places, plenty of ink, one light. Tuples, because they are made before the window is up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import QWidget
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceColours:
+class PlaceColours(NamedTuple):
     """A place: `fill` for solid blocks, `text` on that fill, `line` for outlines and words (4.5:1 on a panel)."""
 
     fill: str
@@ -17,8 +16,7 @@ class PlaceColours:
     line: str
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
+class Theme(NamedTuple):
     """All colours of the window. `light` is the one accent, kept for what runs now."""
 
     name: str

@@ -27,12 +27,18 @@ class ThemeSwitch(QObject):
         super().__init__(app)
         self._app = app
         self._choice = choice if choice in ("light", "dark") else "system"
+        self._dressed = False
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._system_changed)
         self._apply()
 
     @property
     def choice(self) -> str:
         return self._choice
+
+    def dress(self) -> None:
+        """Gives plain controls their style. An empty window needs none, and is up sooner without."""
+        self._dressed = True
+        self._apply()
 
     def choose(self, choice: str) -> None:
         self._choice = choice
@@ -47,7 +53,8 @@ class ThemeSwitch(QObject):
         dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
         theme = DARK if self._choice == "dark" or (self._choice == "system" and dark) else LIGHT
         self._app.setPalette(qt_palette(theme))
-        self._app.setStyleSheet(sheet(theme))
+        if self._dressed:
+            self._app.setStyleSheet(sheet(theme))
         self.switched.emit()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from layerlight.ui.log_panel import LogPanel
 from layerlight.ui.model_panel import ModelPanel
 from layerlight.ui.plan_panel import PlanPanel
 from layerlight.ui.session import Session
+from layerlight.ui.steps import at_once
 from layerlight.ui.time_strip import TimeStrip
 from layerlight.ui.verdict_bar import VerdictBar
 
@@ -37,6 +38,21 @@ PARTS = (VerdictBar, ModelPanel, LayerMap, TimeStrip, PlanPanel, ChatPanel)
 
 def _taken(made: Iterable[QWidget], kind: type[Part]) -> Part | None:
     return next((each for each in made if isinstance(each, kind)), None)
+
+
+class SidePages(QStackedWidget):
+    """Plan, chat and log: one of them is seen."""
+
+
+def stacked(parts: Iterable[QWidget]) -> Generator[None, None, SidePages]:
+    """The side's pages from among `parts`, in steps."""
+    made, pages = tuple(parts), SidePages()
+    for kind in (PlanPanel, ChatPanel, LogPanel):
+        page = _taken(made, kind)
+        if page is not None:
+            pages.addWidget(page)
+            yield
+    return pages
 
 
 class WorkPanel(QWidget):
@@ -63,9 +79,7 @@ class WorkPanel(QWidget):
         self._title = label("", size=14, weight=600)
         self.sides = Segments((("plan", "Plan"), ("chat", "Chat")), "Side panel")
         self.sides.chosen.connect(self.show_side)
-        self._pages = QStackedWidget()
-        for page in (self.plan, self.chat, self.log):
-            self._pages.addWidget(page)
+        self._pages = _taken(made, SidePages) or at_once(stacked((self.plan, self.chat, self.log)))
         self._pages.currentChanged.connect(self._fit_side)
         self._fit_side()
         head = QFrame()

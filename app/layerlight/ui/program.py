@@ -1,0 +1,80 @@
+"""The program: everything that lives as long as the window does, and how it is put together in steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtWidgets import QScrollArea
+
+from layerlight.core.environment import engine_environment
+from layerlight.core.folders import Folders
+from layerlight.core.settings import read_settings
+from layerlight.ui.desk import Desk, make_parts
+from layerlight.ui.faults import Faults
+from layerlight.ui.link import Link, engine_command
+from layerlight.ui.measurement_keeper import MeasurementKeeper
+from layerlight.ui.session import Session
+from layerlight.ui.settings_keeper import SettingsKeeper
+from layerlight.ui.shelf import Shelf
+from layerlight.ui.steps import polish
+from layerlight.ui.theme import ThemeSwitch
+from layerlight.ui.window import Window
+
+
+@dataclass(slots=True)
+class Program:
+    """All that lives as long as the window does."""
+
+    session: Session
+    window: Window
+    desk: Desk
+    link: Link
+    keeper: SettingsKeeper
+    measurements: MeasurementKeeper
+    themes: ThemeSwitch
+    faults: Faults
+
+    def finish(self) -> None:
+        """After the event loop: no process and no unsaved setting is left behind."""
+        self.session.close()
+        self.keeper.finish()
+        self.measurements.finish()
+        self.link.finish()
+
+
+def warm_up(window: Window) -> Iterator[None]:
+    """Qt's classes reach Python when they are first met, whole families at once: each in a step of its own."""
+    area = QScrollArea(window)
+    yield
+    area.viewport()
+    yield
+    area.style()
+    area.deleteLater()
+    yield
+
+
+def assemble(
+    window: Window, themes: ThemeSwitch, folders: Folders, engine: Sequence[str] | None = None
+) -> Generator[None, None, Program]:
+    """Everything but the start, in steps: the desk is in the window, nothing runs yet."""
+    settings, notice = read_settings(folders.settings)
+    log = folders.log / "layerlight.log"
+    link = Link(engine or engine_command(), engine_environment(os.environ, settings.engine_environment), log)
+    session = Session(link, settings)
+    keeper = SettingsKeeper(session, folders.settings)
+    measurements = MeasurementKeeper(session, folders.measurements)
+    faults = Faults(session, log)
+    faults.install()
+    yield
+    parts = yield from make_parts(session, Shelf())
+    desk = Desk(session, log, themes, parts)
+    yield
+    desk.crown()
+    yield
+    yield from polish(desk)
+    desk.furnish(window)
+    if notice:
+        session.notify(notice)
+    return Program(session, window, desk, link, keeper, measurements, themes, faults)
