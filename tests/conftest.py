@@ -10,6 +10,7 @@ from types import ModuleType
 
 import platformdirs
 import pytest
+from hypothesis import settings
 
 from layerlight.core.environment import engine_environment
 from layerlight.core.errors import DownloadFailed
@@ -17,6 +18,10 @@ from layerlight.core.job import Job
 from tests.simulated_accelerator import NoCompiler
 
 os.environ.update(engine_environment(os.environ))  # before any test imports torch, as the engine process does
+
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI", "").lower() in ("true", "1"):
+    settings.load_profile("ci")  # the same examples every time; people's machines try new ones
 
 
 @pytest.fixture(scope="session")
