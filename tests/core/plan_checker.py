@@ -11,10 +11,10 @@ from itertools import pairwise
 from math import prod
 
 from layerlight.core import memory
-from layerlight.core.attention import attention_for
 from layerlight.core.device import Machine
 from layerlight.core.model import DTYPE_SIZES, Layer, LayerKind, Model
 from layerlight.core.plan import Plan
+from layerlight.core.sizing.attention import attention_for
 
 TYPICAL_ACCELERATOR, TYPICAL_UNIFIED, TYPICAL_CPU = 250e9, 100e9, 8e9
 TYPICAL_DISK, TYPICAL_BUS, TYPICAL_HAND_OVER = 0.5e9, 8e9, 50e-6

@@ -11,9 +11,9 @@ import pytest
 from layerlight.core.device import Budget
 from layerlight.core.errors import MapMismatch
 from layerlight.core.export import device_map, max_memory, plan_json, python_snippet
-from layerlight.core.placement_map import read_map
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
+from layerlight.core.planning.placement_map import read_map
 from tests.core.models import accelerator, dense, disk, machine, ram
 
 HERE = machine(accelerator(), accelerator("xpu:1", kind="xpu"), ram(), disk())

@@ -9,10 +9,10 @@ import pytest
 from layerlight.core.advice import Verdict, advise
 from layerlight.core.device import Budget, Machine
 from layerlight.core.fixes import WORTH_SAYING, Fix, fixes_of, is_carried, longest
-from layerlight.core.machine_files import machine_names, read_machine, read_machine_file
+from layerlight.core.machines.machine_files import machine_names, read_machine, read_machine_file
+from layerlight.core.machines.public_models import public_model
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
-from layerlight.core.public_models import public_model
 from tests.core.models import MIB, SLOW_CPU, accelerator, dense, disk, machine, ram
 
 BIG = dense(layers=8, hidden=1024, intermediate=4096, context=8192)

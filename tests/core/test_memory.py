@@ -9,7 +9,7 @@ import pytest
 from layerlight.core import memory
 from layerlight.core.device import Device
 from layerlight.core.model import LayerKind, LinearShape, Tensor
-from layerlight.core.units import units_of
+from layerlight.core.planning.units import units_of
 from tests.core.models import GIB, MIB, accelerator, dense, disk, layer, ram, tensor
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from layerlight.core.device import Budget, Device, Machine
 from layerlight.core.errors import BadRequest, DoesNotFit, MapMismatch, UnknownPlace, WrongKindOfModel
 from layerlight.core.model import ModelKind
-from layerlight.core.placement_map import read_map
 from layerlight.core.placing import default_context, make_plan, require_fit
 from layerlight.core.plan import Plan, Wishes
+from layerlight.core.planning.placement_map import read_map
 from tests.core.models import GIB, MIB, SLOW_CPU, accelerator, dense, disk, machine, ram
 
 CONTEXT = Budget(context=256)

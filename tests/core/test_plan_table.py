@@ -9,15 +9,15 @@ import pytest
 
 from layerlight.core.advice import Verdict
 from layerlight.core.device import Budget
-from layerlight.core.machine_files import machine_names, read_machine
+from layerlight.core.machines.machine_files import machine_names, read_machine
+from layerlight.core.machines.public_models import public_model, public_model_names
 from layerlight.core.model import Model
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Wishes
 from layerlight.core.plan_table import table
-from layerlight.core.public_models import public_model, public_model_names
 from tests.core.models import dense, disk, machine, ram
 from tests.core.plan_checker import Table, check, groups_of
-from tests.core.test_optimum import fits, greedy_maps, mixes_one_pool
+from tests.core.planning.test_optimum import fits, greedy_maps, mixes_one_pool
 
 MACHINES = machine_names()
 CONTEXT = 4096

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from layerlight.core.model import LayerKind, Model
-from layerlight.core.runtime import ACCELERATE, RING, TODAY
+from layerlight.core.planning.runtime import ACCELERATE, RING, TODAY
+from layerlight.core.planning.units import units_of
+from layerlight.core.planning.workload import USUAL, Workload
 from layerlight.core.speed import LAYER_OVERHEAD, Prices, Traffic, carry_seconds, load_seconds, rates_of, traffic_of
-from layerlight.core.units import units_of
-from layerlight.core.workload import USUAL, Workload
 from tests.core.models import accelerator, dense, disk, layer, machine, ram, tensor
 
 RATES = (

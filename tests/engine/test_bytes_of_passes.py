@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from layerlight.core.config_file import ConfigFile
-from layerlight.core.kv_cache import kv_bytes
+from layerlight.core.inspecting.config_file import ConfigFile
+from layerlight.core.inspecting.text_shape import text_shape
 from layerlight.core.model import TextShape
-from layerlight.core.text_shape import text_shape
-from layerlight.core.working_memory import passes_of, working_bytes
+from layerlight.core.sizing.kv_cache import kv_bytes
+from layerlight.core.sizing.working_memory import passes_of, working_bytes
 from layerlight.engine.empty_pass import PassBytes, pass_bytes
 from tests.engine.model_kinds import KINDS, SEEING
 

@@ -14,7 +14,7 @@ from layerlight.core.device import Machine
 from layerlight.core.errors import Stopped
 from layerlight.core.job import Job
 from layerlight.core.messages import CalibrateRequest, CalibrationProgressed, Event, MachineCalibrated
-from layerlight.core.rate_names import is_rate_name
+from layerlight.core.pacing.rate_names import is_rate_name
 from layerlight.engine import disk_probes
 from layerlight.engine.calibration import Sizes, calibrate, last_level_cache
 from layerlight.engine.decode_stack import StackSize

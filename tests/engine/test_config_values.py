@@ -15,12 +15,12 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from layerlight.core.config_file import ConfigFile
-from layerlight.core.config_values import ACTIVATIONS, ROPE_TYPES, implausible
 from layerlight.core.errors import BrokenModel
+from layerlight.core.inspecting.config_file import ConfigFile
+from layerlight.core.inspecting.config_values import ACTIVATIONS, ROPE_TYPES, implausible
 from layerlight.core.inspection import inspect_folder, require_runnable
+from layerlight.core.machines.public_models import public_models
 from layerlight.core.messages import LoadRequest, LoadStarted
-from layerlight.core.public_models import public_models
 from layerlight.engine.engine import TorchEngine
 from tests.engine.events import Events
 from tests.engine.tiny_models import request_for, write_model

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from layerlight.core.config_defaults import config_defaults, model_types
+from layerlight.core.inspecting.config_defaults import config_defaults, model_types
+from layerlight.core.inspecting.pickle_header import read_pickle_header
+from layerlight.core.inspecting.text_shape import text_shape
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.model import LayerKind, Model
-from layerlight.core.pickle_header import read_pickle_header
-from layerlight.core.text_shape import text_shape
 from tests.model_folders import llama_shapes, write_llama, write_pickle, write_tokenizer
 
 pytestmark = pytest.mark.engine
@@ -214,7 +214,7 @@ def test_defaults_are_those_of_the_installed_transformers() -> None:
 def test_a_config_without_figures_takes_its_types_defaults(model_type: str) -> None:
     import transformers
 
-    from layerlight.core.config_file import ConfigFile
+    from layerlight.core.inspecting.config_file import ConfigFile
 
     live = transformers.AutoConfig.for_model(model_type)
     shape = text_shape(ConfigFile({"model_type": model_type}))

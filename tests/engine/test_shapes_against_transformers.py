@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from layerlight.core.config_file import ConfigFile
-from layerlight.core.parameter_shapes import COMPUTED_TYPES, parameter_shapes
-from layerlight.core.text_shape import text_shape
+from layerlight.core.inspecting.config_file import ConfigFile
+from layerlight.core.inspecting.parameter_shapes import COMPUTED_TYPES, parameter_shapes
+from layerlight.core.inspecting.text_shape import text_shape
 
 pytestmark = pytest.mark.engine
 

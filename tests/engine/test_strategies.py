@@ -11,10 +11,10 @@ import torch
 from layerlight.core.device import Budget, Device, Machine
 from layerlight.core.errors import LoadFailed
 from layerlight.core.inspection import inspect_folder
+from layerlight.core.machines.public_models import find_public_model, public_model
 from layerlight.core.model import Model
 from layerlight.core.placing import ENGINE_STRATEGIES, make_plan
 from layerlight.core.plan import Plan, Wishes
-from layerlight.core.public_models import find_public_model, public_model
 from layerlight.engine.strategies import strategy_maps
 from tests.core.models import GIB, accelerator, disk, ram
 from tests.core.plan_checker import Table, groups_of

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from layerlight.core.device import CPU, DISK, Device
-from layerlight.core.local_memory import ram
+from layerlight.core.machines.local_memory import ram
 from layerlight.engine import accelerators, dtypes, survey
 from layerlight.engine.accelerators import describe, find_accelerators, read_memory
 from layerlight.engine.hidden_gpus import GpuFacts

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from layerlight.core.calibration import calibrated, identity_of
-from layerlight.core.correction import Pace, Peak, Run, kind_of, model_identity, plan_identity
 from layerlight.core.device import Budget, Machine
 from layerlight.core.errors import StoreFailed
+from layerlight.core.pacing.calibration import calibrated, identity_of
+from layerlight.core.pacing.correction import Pace, Peak, Run, kind_of, model_identity, plan_identity
 from layerlight.core.placing import make_plan
 from layerlight.store import measurements
 from layerlight.store.measurements import MeasurementStore, open_measurements

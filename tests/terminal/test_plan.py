@@ -16,10 +16,10 @@ from layerlight.cli import main
 from layerlight.core.advice import Verdict
 from layerlight.core.device import Machine
 from layerlight.core.errors import LoadFailed
-from layerlight.core.machine_files import machine_names, read_machine
+from layerlight.core.machines.machine_files import machine_names, read_machine
+from layerlight.core.machines.public_models import public_model_names
 from layerlight.core.plan import Plan
 from layerlight.core.plan_table import Cell
-from layerlight.core.public_models import public_model_names
 from layerlight.terminal.drawn_table import draw_machines, draw_matrix
 from layerlight.terminal.plan_tables import of_cell
 from tests.core.models import GIB, accelerator, disk, ram

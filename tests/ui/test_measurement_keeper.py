@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from layerlight.core.calibration import calibrated
 from layerlight.core.messages import (
     CalibrateRequest,
     CalibrationProgressed,
@@ -20,6 +19,7 @@ from layerlight.core.messages import (
     RunFinished,
     StopRequest,
 )
+from layerlight.core.pacing.calibration import calibrated
 from layerlight.core.state import Phase
 from layerlight.store.measurements import MeasurementStore
 from layerlight.ui.measurement_keeper import MeasurementKeeper

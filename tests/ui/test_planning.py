@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from layerlight.core.errors import BadRequest
-from layerlight.core.machine_files import machine_names, read_machine_file
+from layerlight.core.machines.machine_files import machine_names, read_machine_file
 from layerlight.core.messages import LoadRequest
 from layerlight.core.plan import Plan
 from layerlight.ui.history import History

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from layerlight.core.correction import corrected, run_of
 from layerlight.core.device import CPU, DISK, Budget, Machine
 from layerlight.core.environment import engine_environment
 from layerlight.core.errors import RunFailed
@@ -24,9 +23,10 @@ from layerlight.core.job import Job
 from layerlight.core.load_request import load_request
 from layerlight.core.messages import CalibrateRequest, ChatMessage, Event, RunFinished, RunResult, TextRequest
 from layerlight.core.model import LayerKind, Model
+from layerlight.core.pacing.correction import corrected, run_of
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
-from layerlight.core.workload import Workload
+from layerlight.core.planning.workload import Workload
 
 if TYPE_CHECKING:
     from layerlight.engine.engine import TorchEngine

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from layerlight.core.config_model import model_from_config
 from layerlight.core.device import Budget, Device, Machine
+from layerlight.core.inspecting.config_model import model_from_config
 from layerlight.core.model import Model
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan

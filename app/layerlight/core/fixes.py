@@ -206,7 +206,10 @@ def _with(machine: Machine, device: Device, free: int) -> Machine:
 
 def _sibling(plan: Plan) -> Iterator[Fix]:
     """The largest smaller public model of the same type that needs nothing carried."""
-    from layerlight.core.public_models import public_model, public_models  # parses data: only where it is asked for
+    from layerlight.core.machines.public_models import (  # parses data: only where it is asked for
+        public_model,
+        public_models,
+    )
 
     if plan.model.shape is None or (plan.fits and not is_carried(plan)):
         return
@@ -245,7 +248,7 @@ def _another_machine(plan: Plan) -> Iterator[Fix]:
 
 def _bundled() -> Iterable[tuple[int, str, Machine]]:
     """(bytes it has for models, title, machine) of each machine that comes with the program."""
-    from layerlight.core.machine_files import machine_names, read_machine_file  # as above
+    from layerlight.core.machines.machine_files import machine_names, read_machine_file  # as above
 
     for name in machine_names():
         found = read_machine_file(name)

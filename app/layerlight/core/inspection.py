@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from layerlight.core.architecture import judge
-from layerlight.core.config_file import ConfigFile, read_config
-from layerlight.core.config_values import HINT, implausible
 from layerlight.core.device import format_size
 from layerlight.core.errors import BrokenModel, NotAModel, WrongKindOfModel
-from layerlight.core.generation_file import generation_problems
-from layerlight.core.gguf_header import read_gguf_header
-from layerlight.core.layers import COMPONENT, incomplete, layers_of, name_rules, tie, unexplained_dtypes
+from layerlight.core.inspecting.architecture import judge
+from layerlight.core.inspecting.config_file import ConfigFile, read_config
+from layerlight.core.inspecting.config_values import HINT, implausible
+from layerlight.core.inspecting.generation_file import generation_problems
+from layerlight.core.inspecting.gguf_header import read_gguf_header
+from layerlight.core.inspecting.layers import COMPONENT, incomplete, layers_of, name_rules, tie, unexplained_dtypes
+from layerlight.core.inspecting.pipeline_folder import inspect_pipeline, most_common_dtype
+from layerlight.core.inspecting.plain_file import endless, read_plain
+from layerlight.core.inspecting.quantized_weights import plain_weights, quantized_weights
+from layerlight.core.inspecting.safetensors_header import read_safetensors_header
+from layerlight.core.inspecting.text_shape import text_shape
+from layerlight.core.inspecting.tokenizer_files import TokenizerFiles, find_tokenizer
+from layerlight.core.inspecting.weight_files import WeightFiles, find_weight_files
 from layerlight.core.model import Component, Model, ModelKind, Tensor
-from layerlight.core.pipeline_folder import inspect_pipeline, most_common_dtype
-from layerlight.core.plain_file import endless, read_plain
-from layerlight.core.quantized_weights import plain_weights, quantized_weights
-from layerlight.core.safetensors_header import read_safetensors_header
-from layerlight.core.text_shape import text_shape
-from layerlight.core.tokenizer_files import TokenizerFiles, find_tokenizer
-from layerlight.core.weight_files import WeightFiles, find_weight_files
 
 LONGEST_REVISION = 1_000
 """Bytes of the name of a snapshot."""
@@ -206,7 +206,7 @@ def _read_weights(place: Path, weights: WeightFiles) -> tuple[list[Tensor], dict
             if file.endswith(".safetensors"):
                 tensors += read_safetensors_header(place / file, file)
             else:
-                from layerlight.core.pickle_header import read_pickle_header
+                from layerlight.core.inspecting.pickle_header import read_pickle_header
 
                 for found in read_pickle_header(place / file, file):
                     tensors.append(found.tensor)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from layerlight.core.config_folder import require_plannable
 from layerlight.core.device import CPU, DISK, Budget, Device, Machine, parse_size
 from layerlight.core.errors import BadSize
+from layerlight.core.inspecting.config_folder import require_plannable
 from layerlight.core.inspection import inspect_folder
-from layerlight.core.local_memory import disk, ram
+from layerlight.core.machines.local_memory import disk, ram
 from layerlight.core.placing import default_context, make_plan
 from layerlight.core.plan import Plan, Wishes
 

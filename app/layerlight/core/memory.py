@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from layerlight.core.device import Device
-from layerlight.core.kv_cache import kv_bytes
 from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, Layer, LayerKind, Tensor
-from layerlight.core.working_memory import working_bytes
+from layerlight.core.sizing.kv_cache import kv_bytes
+from layerlight.core.sizing.working_memory import working_bytes
 
 __all__ = [
     "MIB", "QUANTIZATIONS", "dequantized_bytes", "expands", "kv_bytes", "loaded_size", "loaded_tensor_size",

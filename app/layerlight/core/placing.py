@@ -6,15 +6,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from layerlight.core import memory, speed
-from layerlight.core.attention import attention_for
-from layerlight.core.bundles import Ways, bundles_of
-from layerlight.core.choosing import Choice, Choosing
 from layerlight.core.device import CPU, DISK, Budget, Machine, format_size
-from layerlight.core.device_sets import DeviceSet, device_sets
 from layerlight.core.errors import BadRequest, DoesNotFit, MapMismatch, WrongKindOfModel
 from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, LayerKind, Model, TextShape
-from layerlight.core.pins import pinned_units
-from layerlight.core.placement_map import place_by_hand
 from layerlight.core.plan import (
     DEFAULT_CONTEXT,
     PREFILL_CHUNK,
@@ -25,10 +19,16 @@ from layerlight.core.plan import (
     Prediction,
     Wishes,
 )
-from layerlight.core.rooms import Room, reserve, rooms_of
-from layerlight.core.shortfall import nearest_fit
+from layerlight.core.planning.bundles import Ways, bundles_of
+from layerlight.core.planning.choosing import Choice, Choosing
+from layerlight.core.planning.device_sets import DeviceSet, device_sets
+from layerlight.core.planning.pins import pinned_units
+from layerlight.core.planning.placement_map import place_by_hand
+from layerlight.core.planning.rooms import Room, reserve, rooms_of
+from layerlight.core.planning.shortfall import nearest_fit
+from layerlight.core.planning.units import Unit, units_of
+from layerlight.core.sizing.attention import attention_for
 from layerlight.core.speed import Prices, Seconds
-from layerlight.core.units import Unit, units_of
 
 STRATEGIES = ("fastest", "most-on-gpu")
 """What the plan itself can follow; accelerate's own need accelerate, and so the engine."""

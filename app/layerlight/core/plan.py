@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from layerlight.core.attention import attention_for
 from layerlight.core.device import Budget, Machine
 from layerlight.core.model import Model
-from layerlight.core.workload import USUAL, Workload
+from layerlight.core.planning.workload import USUAL, Workload
+from layerlight.core.sizing.attention import attention_for
 
 DEFAULT_CONTEXT = 4096
 PREFILL_CHUNK = 512

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from layerlight.core.device import CPU, DISK, Machine
 from layerlight.core.model import LayerKind, TextShape
-from layerlight.core.rate_names import DISK_LOAD, DISK_WARM, bus_rate, matrix_name, overhead_name, weights_name
-from layerlight.core.runtime import TODAY, Runtime
-from layerlight.core.units import Unit
-from layerlight.core.workload import Workload
+from layerlight.core.pacing.rate_names import DISK_LOAD, DISK_WARM, bus_rate, matrix_name, overhead_name, weights_name
+from layerlight.core.planning.runtime import TODAY, Runtime
+from layerlight.core.planning.units import Unit
+from layerlight.core.planning.workload import Workload
 
 TYPICAL: Mapping[str, float] = {
     "accelerator": 250e9,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from layerlight.core.device import CPU, Device
-from layerlight.core.local_memory import believable
+from layerlight.core.machines.local_memory import believable
 
 log = logging.getLogger(__name__)
 

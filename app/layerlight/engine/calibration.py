@@ -14,12 +14,21 @@ from pathlib import Path
 import psutil
 import torch
 
-from layerlight.core.calibration import medians, spreads
-from layerlight.core.decode_rates import LARGE_COLD, LARGE_WARM, SMALL, SMALL_WARM, LayerBytes, large, on, rates_from
 from layerlight.core.device import CPU, Device, Machine
 from layerlight.core.folders import own_folders
 from layerlight.core.job import Job
 from layerlight.core.messages import CalibrateRequest, CalibrationProgressed, MachineCalibrated
+from layerlight.core.pacing.calibration import medians, spreads
+from layerlight.core.pacing.decode_rates import (
+    LARGE_COLD,
+    LARGE_WARM,
+    SMALL,
+    SMALL_WARM,
+    LayerBytes,
+    large,
+    on,
+    rates_from,
+)
 from layerlight.engine.accelerators import READING_FAILURES
 from layerlight.engine.decode_stack import DecodeStack, StackOnDisk, StackSize, zeroed
 from layerlight.engine.disk_probes import ColdProbe, LongReadProbe, WarmProbe

@@ -12,7 +12,7 @@ import psutil
 
 from layerlight.core.device import CPU, DISK, Device
 from layerlight.core.folders import own_folders
-from layerlight.core.local_memory import disk, ram
+from layerlight.core.machines.local_memory import disk, ram
 from layerlight.core.messages import PlacedLayer, PlaceMemory
 from layerlight.engine.accelerators import Accelerator, describe, find_accelerators, read_memory, reset_peak
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from layerlight.core.job import Job
-from layerlight.core.rate_names import DISK_LOAD
+from layerlight.core.pacing.rate_names import DISK_LOAD
 from layerlight.engine.decode_stack import StackOnDisk
 
 CHUNK = 8 * 2**20

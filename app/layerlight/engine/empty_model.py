@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from layerlight.core import config_file
-from layerlight.core.config_values import HINT, implausible
 from layerlight.core.errors import BadRequest, BrokenModel, LayerlightError, NotAModel
-from layerlight.core.generation_file import generation_problems
+from layerlight.core.inspecting import config_file
+from layerlight.core.inspecting.config_values import HINT, implausible
+from layerlight.core.inspecting.generation_file import generation_problems
 from layerlight.core.messages import LoadRequest
 from layerlight.engine.failures import LIBRARY_FAILURES, loading_failure
 

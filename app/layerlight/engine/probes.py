@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from layerlight.core.device import CPU
 from layerlight.core.job import Job
-from layerlight.core.rate_names import bus_name, matrix_name
+from layerlight.core.pacing.rate_names import bus_name, matrix_name
 from layerlight.engine.decode_stack import DecodeStack
 from layerlight.engine.returning import synchronize
 

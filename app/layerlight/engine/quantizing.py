@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from layerlight.core.errors import BadRequest, BrokenModel
+from layerlight.core.inspecting.quantized_weights import plain_weights
 from layerlight.core.memory import FOUR_BIT_BLOCK, quantized_size
 from layerlight.core.model import Tensor
-from layerlight.core.quantized_weights import plain_weights
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line
 
 FOUR_BIT = ("nf4", "fp4", "nf4-double", "fp4-double")

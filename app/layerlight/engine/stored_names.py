@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from layerlight.core.errors import BrokenModel
+from layerlight.core.inspecting.safetensors_header import read_safetensors_header
+from layerlight.core.inspecting.weight_files import find_weight_files
 from layerlight.core.model import Tensor
-from layerlight.core.safetensors_header import read_safetensors_header
-from layerlight.core.weight_files import find_weight_files
 from layerlight.engine.misfits import require_fitting
 
 

@@ -14,7 +14,7 @@ from layerlight.core.messages import LoadRequest
 from layerlight.core.model import Model
 from layerlight.core.placing import ENGINE_STRATEGIES
 from layerlight.core.plan import Plan
-from layerlight.core.rooms import rooms_of
+from layerlight.core.planning.rooms import rooms_of
 from layerlight.engine.empty_model import empty_model, read_config, torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, loading_failure
 from layerlight.engine.quantizing import bitsandbytes_config

@@ -9,7 +9,7 @@ import torch
 
 from layerlight.core.device import Device, Machine
 from layerlight.core.folders import own_folders
-from layerlight.core.local_memory import disk, ram
+from layerlight.core.machines.local_memory import disk, ram
 from layerlight.engine.accelerators import describe, find_accelerators, read_memory
 from layerlight.engine.dtypes import runnable_dtypes
 from layerlight.engine.hidden_gpus import gpu_facts, hidden_gpu_warning

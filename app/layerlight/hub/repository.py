@@ -24,13 +24,13 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
-from layerlight.core.config_file import LARGEST_CONFIG, ConfigFile, parse_config
-from layerlight.core.config_model import model_from_config
 from layerlight.core.errors import BadRequest, BrokenModel, DownloadFailed, NotAModel
+from layerlight.core.inspecting.config_file import LARGEST_CONFIG, ConfigFile, parse_config
+from layerlight.core.inspecting.config_model import model_from_config
+from layerlight.core.inspecting.safetensors_header import described_tensor
+from layerlight.core.inspecting.weight_files import INDEX, SINGLE
 from layerlight.core.inspection import model_from_headers
 from layerlight.core.model import Model, Tensor
-from layerlight.core.safetensors_header import described_tensor
-from layerlight.core.weight_files import INDEX, SINGLE
 
 PREFIX = "hub:"
 TIMEOUT = 5.0

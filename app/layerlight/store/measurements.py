@@ -11,10 +11,10 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from layerlight.core.calibration import Calibration, identity_of, with_rates
-from layerlight.core.correction import Run, corrected
 from layerlight.core.device import Machine
 from layerlight.core.errors import StoreFailed
+from layerlight.core.pacing.calibration import Calibration, identity_of, with_rates
+from layerlight.core.pacing.correction import Run, corrected
 from layerlight.core.plan import Plan
 from layerlight.store.database import Kept, open_database, saying, writing
 

@@ -12,7 +12,7 @@ from layerlight.core.errors import LayerlightError, Stopped
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.job import Job
 from layerlight.core.load_request import load_request
-from layerlight.core.machine_files import write_machine
+from layerlight.core.machines.machine_files import write_machine
 from layerlight.core.messages import (
     ChatMessage,
     Event,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from layerlight.core.calibration import calibrated
-from layerlight.core.correction import run_of
 from layerlight.core.device import Machine
 from layerlight.core.errors import StoreFailed
 from layerlight.core.folders import own_folders
 from layerlight.core.messages import MachineCalibrated, ModelLoaded, RunResult
+from layerlight.core.pacing.calibration import calibrated
+from layerlight.core.pacing.correction import run_of
 from layerlight.core.plan import Plan
 from layerlight.store.measurements import open_measurements
 

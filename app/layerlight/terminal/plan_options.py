@@ -7,9 +7,9 @@ import argparse
 from layerlight.core.device import parse_limit
 from layerlight.core.errors import BadRequest
 from layerlight.core.memory import QUANTIZATIONS
-from layerlight.core.pins import parse_pin
 from layerlight.core.placing import ENGINE_STRATEGIES, STRATEGIES
-from layerlight.core.workload import USUAL, Workload
+from layerlight.core.planning.pins import parse_pin
+from layerlight.core.planning.workload import USUAL, Workload
 from layerlight.terminal.exporting import FORMATS, Export
 from layerlight.terminal.planning import Show
 from layerlight.terminal.wishes import PlanWishes

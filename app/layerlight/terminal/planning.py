@@ -9,11 +9,11 @@ from typing import Any
 from layerlight.core.advice import advise
 from layerlight.core.device import Machine
 from layerlight.core.errors import BadRequest, LayerlightError
-from layerlight.core.machine_files import machine_names, read_machine_file
+from layerlight.core.machines.machine_files import machine_names, read_machine_file
+from layerlight.core.machines.public_models import public_model, public_model_names
 from layerlight.core.placing import ENGINE_STRATEGIES, STRATEGIES, make_plan, require_fit
 from layerlight.core.plan import Plan, Wishes
 from layerlight.core.plan_table import Cell, table
-from layerlight.core.public_models import public_model, public_model_names
 from layerlight.terminal import fix_options, measured, plan_tables, report, tables
 from layerlight.terminal.exporting import Export
 from layerlight.terminal.source import Source, find_source

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerlight.core.config_folder import is_config_alone, require_plannable
 from layerlight.core.errors import BadRequest, NotAModel
+from layerlight.core.inspecting.config_folder import is_config_alone, require_plannable
 from layerlight.core.inspection import inspect_folder, require_runnable
+from layerlight.core.machines.public_models import find_public_model, public_model
 from layerlight.core.model import Model
-from layerlight.core.public_models import find_public_model, public_model
 
 HUB = "hub:"
 

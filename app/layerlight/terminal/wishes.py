@@ -8,10 +8,10 @@ from pathlib import Path
 from layerlight.core.device import Budget
 from layerlight.core.errors import BadRequest
 from layerlight.core.model import Model
-from layerlight.core.placement_map import read_map
 from layerlight.core.placing import ENGINE_STRATEGIES, default_context
 from layerlight.core.plan import Wishes
-from layerlight.core.workload import USUAL, Workload
+from layerlight.core.planning.placement_map import read_map
+from layerlight.core.planning.workload import USUAL, Workload
 
 
 @dataclass(frozen=True, slots=True)

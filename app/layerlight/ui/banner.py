@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from layerlight.core.advice import format_pace, verdict_of
-from layerlight.core.correction import uncorrected
+from layerlight.core.pacing.correction import uncorrected
 from layerlight.core.plan import Plan
 from layerlight.core.state import Phase
 from layerlight.ui.session import Session

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from layerlight.core.inspecting.weight_sizes import WeightSizes, weight_sizes
 from layerlight.core.messages import (
     EngineStopped,
     Event,
@@ -24,7 +25,6 @@ from layerlight.core.messages import (
     decode_event,
     encode,
 )
-from layerlight.core.weight_sizes import WeightSizes, weight_sizes
 
 LAST_WORDS = 4096
 _CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGILL", "SIGFPE"})

@@ -74,6 +74,6 @@ def inspect_model(folder: str) -> Model:
 
 
 def public_model(name: str) -> Model:
-    from layerlight.core import public_models
+    from layerlight.core.machines import public_models
 
     return public_models.public_model(name)

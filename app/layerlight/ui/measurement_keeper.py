@@ -10,8 +10,6 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
-from layerlight.core.calibration import Calibration, calibrated
-from layerlight.core.correction import Run, run_of
 from layerlight.core.device import Machine
 from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import (
@@ -22,6 +20,8 @@ from layerlight.core.messages import (
     RunFinished,
     RunResult,
 )
+from layerlight.core.pacing.calibration import Calibration, calibrated
+from layerlight.core.pacing.correction import Run, run_of
 from layerlight.core.plan import Plan
 from layerlight.core.state import State
 from layerlight.store.measurements import MeasurementStore, open_measurements

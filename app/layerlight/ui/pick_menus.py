@@ -7,7 +7,7 @@ from functools import partial
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
-from layerlight.core.machine_figures import MachineFile
+from layerlight.core.machines.machine_figures import MachineFile
 from layerlight.ui.session import Session
 from layerlight.ui.shelf import Shelf
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
 from layerlight.core.advice import Advice, verdict_of
-from layerlight.core.correction import Run, corrected, model_identity
 from layerlight.core.device import Budget, Machine, format_size
 from layerlight.core.errors import LayerlightError
 from layerlight.core.fixes import Fix
 from layerlight.core.messages import Failure
 from layerlight.core.model import LayerKind, Model
+from layerlight.core.pacing.correction import Run, corrected, model_identity
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
 from layerlight.ui.planner import Advised, Planner

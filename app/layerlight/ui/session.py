@@ -12,15 +12,13 @@ from typing import Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance, Slot
 
-from layerlight.core import local_memory
 from layerlight.core.advice import verdict_of
-from layerlight.core.calibration import Calibration, calibrated, with_rates
-from layerlight.core.correction import Run
 from layerlight.core.device import Machine
 from layerlight.core.errors import LayerlightError, StoreFailed
 from layerlight.core.fixes import Fix
 from layerlight.core.load_request import load_request
-from layerlight.core.machine_figures import MachineFile
+from layerlight.core.machines import local_memory
+from layerlight.core.machines.machine_figures import MachineFile
 from layerlight.core.messages import (
     CalibrateRequest,
     DevicesSurveyed,
@@ -49,6 +47,8 @@ from layerlight.core.messages import (
     UnloadRequest,
 )
 from layerlight.core.model import Model
+from layerlight.core.pacing.calibration import Calibration, calibrated, with_rates
+from layerlight.core.pacing.correction import Run
 from layerlight.core.placing import default_context
 from layerlight.core.plan import Plan
 from layerlight.core.settings import Settings

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from layerlight.core.errors import LayerlightError
-from layerlight.core.machine_figures import MachineFile
+from layerlight.core.machines.machine_figures import MachineFile
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +65,14 @@ class Shelf(QObject):
 
 
 def _machines() -> tuple[MachineFile, ...]:
-    from layerlight.core.machine_files import machine_names, read_machine_file
+    from layerlight.core.machines.machine_files import machine_names, read_machine_file
 
     found = (read_machine_file(name) for name in machine_names())
     return tuple(sorted(found, key=lambda each: each.title.casefold()))
 
 
 def _models() -> tuple[Shape, ...]:
-    from layerlight.core.public_models import public_models
+    from layerlight.core.machines.public_models import public_models
 
     return tuple(
         Shape(each.name, f"{each.repository.rpartition('/')[2]}, {each.parameters / 1e9:.1f} B parameters")

@@ -1,0 +1,1 @@
+"""Pacing: names of measured rates, calibration, and what earlier runs teach."""

@@ -1,0 +1,110 @@
+"""Bundles: units that must run on one device, though they may rest on several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from layerlight.core.model import LayerKind, TextShape
+from layerlight.core.planning.device_sets import DeviceSet
+from layerlight.core.planning.puzzle import Way
+from layerlight.core.planning.units import Unit
+from layerlight.core.speed import Prices, Traffic, traffic_of
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A unit with its traffic and the place it is pinned to, if any. `kind` is equal for parts that are alike."""
+
+    unit: Unit
+    traffic: tuple[Traffic, ...]
+    pinned: str | None
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Parts in the model's order, beginning with unit number `first`. A layer and its experts are one bundle."""
+
+    first: int
+    parts: tuple[Part, ...]
+
+    @property
+    def kind(self) -> tuple[int, ...]:
+        """Equal for bundles that are alike."""
+        return tuple(part.kind for part in self.parts)
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of its units."""
+        return range(self.first, self.first + len(self.parts))
+
+
+def bundles_of(
+    units: Sequence[Unit], shape: TextShape, quantization: str | None, pins: Mapping[int, str]
+) -> tuple[Bundle, ...]:
+    """The units' bundles, in order; `pins` gives places by number of unit."""
+    found: list[Bundle] = []
+    kinds: dict[Hashable, int] = {}
+    traffics: dict[int, tuple[Traffic, ...]] = {}
+    for number, unit in enumerate(units):
+        pinned = pins.get(number)
+        key = (unit.weights, unit.kv, tuple(layer.kind for layer in unit.layers), pinned)
+        kind = kinds.setdefault(key, len(kinds))
+        traffic = traffics.get(kind)
+        if traffic is None:
+            traffic = traffics[kind] = traffic_of(unit, shape, quantization)
+        part = Part(unit, traffic, pinned, kind)
+        if found and _belongs(unit, found[-1]):
+            found[-1] = Bundle(found[-1].first, (*found[-1].parts, part))
+        else:
+            found.append(Bundle(number, (part,)))
+    return tuple(found)
+
+
+def _belongs(unit: Unit, bundle: Bundle) -> bool:
+    """Whether a unit lies inside a layer of the bundle: its hidden states are added up there."""
+    outer = bundle.parts[0].unit.layers[0]
+    return outer.kind is LayerKind.DECODER and unit.layers[0].name.startswith(f"{outer.name}.")
+
+
+class Ways:
+    """The ways to keep a bundle on sets of devices, each priced once."""
+
+    def __init__(self, prices: Prices, cost: Callable[[Unit, str, float], float]) -> None:
+        """`cost(unit, place, seconds)` is what a plan wants little of."""
+        self._prices, self._cost = prices, cost
+        self._known: dict[tuple[int, str, str], float] = {}
+
+    def of(self, bundle: Bundle, devices: DeviceSet) -> tuple[tuple[Way, ...], tuple[tuple[str, ...], ...]]:
+        """(ways, for each the place of every part): those that run all parts on one device and keep to the pins."""
+        at = {room.device.id: index for index, room in enumerate(devices.rooms)}
+        main = at.setdefault(devices.main, 0)
+        ways, labels = [], []
+        for places in product(*(self._allowed(part, tuple(at)) for part in bundle.parts)):
+            runs = {devices.runs_on(place) for place in places}
+            if len(runs) > 1 or not runs <= at.keys():
+                continue
+            runs_on = runs.pop()
+            uses = [0] * len(at)
+            transient, cost = 0, 0.0
+            for part, place in zip(bundle.parts, places, strict=True):
+                uses[at[place]] += part.unit.size
+                uses[at[runs_on]] += part.unit.kv
+                transient = max(transient, part.unit.tensor if place != runs_on else 0)
+                cost += self._price(part, place, runs_on)
+            rests = tuple(sorted({at[place] for place in places}))
+            ways.append(Way(cost, tuple(uses), transient, rests, main if runs_on == devices.main else at[runs_on]))
+            labels.append(places)
+        return tuple(ways), tuple(labels)
+
+    def _allowed(self, part: Part, places: tuple[str, ...]) -> tuple[str, ...]:
+        return places if part.pinned is None else tuple(place for place in places if place == part.pinned)
+
+    def _price(self, part: Part, place: str, runs_on: str) -> float:
+        known = self._known.get((part.kind, place, runs_on))
+        if known is None:
+            seconds = sum(self._prices.of(self._prices.layer(each, place, runs_on)) for each in part.traffic)
+            known = self._known[part.kind, place, runs_on] = self._cost(part.unit, place, seconds)
+        return known

@@ -1,0 +1,203 @@
+"""The choice of a place for every unit: the cheapest that fits, over all sets of devices, most promising first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from layerlight.core.device import DISK
+from layerlight.core.planning.bundles import Bundle, Ways
+from layerlight.core.planning.device_sets import DeviceSet
+from layerlight.core.planning.optimum import Counts, Search
+from layerlight.core.planning.puzzle import UNBOUNDED, Kind, Puzzle, bound
+from layerlight.core.planning.relaxation import tolls_of
+from layerlight.core.planning.sequence import Line, Row
+
+NODES = 5000
+"""Steps of a search before the best so far is taken, with what is known of how far it may be from the optimum."""
+
+FEW = 8
+"""So many bundles are told apart even when they are alike, so that hand-overs are searched exactly as well. Of more,
+answers that differ in hand-overs alone are not all looked at: the gap tells by how much one of them may be better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A place for every unit. `gap` is how much cheaper, as a part of its cost, the optimum might at most be."""
+
+    places: tuple[str, ...]
+    devices: DeviceSet
+    gap: float = 0.0
+
+
+class Choosing:
+    """One choice: what is to be placed, what it costs, and the best so far."""
+
+    def __init__(
+        self,
+        bundles: Sequence[Bundle],
+        steps: Sequence[int],
+        working: int,
+        ways: Ways,
+        hand_over: Callable[[str, str], float],
+        nodes: int = NODES,
+    ) -> None:
+        """`steps` are numbers of bundles in the order they run; `working` bytes are needed on each device that runs
+        layers; `hand_over(place, next)` is its cost in the whole workload."""
+        self.bundles, self.working = bundles, working
+        self.line = Line(steps, len(bundles))
+        self.ways, self._hand_over_cost = ways, hand_over
+        self._hand_overs: dict[tuple[str, str], float] = {}
+        self.search = Search(nodes)
+        visited = set(steps)
+        self._unvisited = sum(
+            1
+            for number, bundle in enumerate(bundles)
+            if number not in visited and any(part.unit.size for part in bundle.parts)
+        )
+        numbers: dict[tuple[int, ...], int] = {}
+        self._kind_of = [numbers.setdefault(bundle.kind, len(numbers)) for bundle in bundles]
+        self._places: tuple[tuple[str, ...], ...] = ()
+        self._devices: DeviceSet | None = None
+        self._least = float("inf")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the search came to its end."""
+        return self.search.nodes >= 0
+
+    def best(self, sets: Sequence[DeviceSet]) -> Choice | None:
+        """The cheapest choice that fits; None when none does, or none was found in time."""
+        number = count()
+        queue: list[tuple[float, int, _Look]] = []
+        for devices in sets:
+            look = self._first_look(devices)
+            if look is not None:
+                heapq.heappush(queue, (look.floor(), next(number), look))
+        while queue and queue[0][0] < self.search.ceiling and self.search.nodes >= 0:
+            _, _, look = heapq.heappop(queue)
+            for closer in look.closer():
+                floor = closer.floor()
+                if floor < self.search.ceiling:
+                    heapq.heappush(queue, (floor, next(number), closer))
+            if look.is_closest:
+                self.search.improve(look.puzzle, look.tolls, look.judge, every=len(self.bundles) <= FEW)
+                if self.search.nodes < 0:
+                    self._least = min(self._least, look.floor())
+        if self._devices is None:
+            return None
+        least = min(self._least, self.search.best, queue[0][0] if queue else self.search.best)
+        gap = (self.search.best - least) / self.search.best if self.search.best > 0 else 0.0
+        places = tuple(place for each in self._places for place in each)
+        return Choice(places, self._devices, 0.0 if gap < 1e-9 else gap)
+
+    def _first_look(self, devices: DeviceSet) -> _Look | None:
+        rooms = tuple(self._room(devices, at) for at in range(len(devices.rooms)))
+        if any(room < 0 for room in rooms):
+            return None
+        alone = len(devices.accelerators) > 1 and len(self.bundles) <= FEW
+        kind_of = list(range(len(self.bundles))) if alone else self._kind_of
+        kinds, labels = [], []
+        for kind in range(max(kind_of) + 1):
+            ways, places = self.ways.of(self.bundles[kind_of.index(kind)], devices)
+            if not ways:
+                return None
+            kinds.append(Kind(kind_of.count(kind), ways, 2 * kind_of.index(kind) > len(kind_of)))
+            labels.append(places)
+        needed = frozenset(range(len(devices.accelerators)))
+        puzzle = Puzzle(tuple(kinds), rooms, needed, self._least_hand_overs(devices))
+        return _Look(self, devices, puzzle, tuple(kind_of), tuple(labels))
+
+    def _room(self, devices: DeviceSet, at: int) -> int:
+        room = devices.rooms[at]
+        place = room.device.id
+        if room.capacity is None:
+            return UNBOUNDED
+        runs = place in (devices.main, *(each.device.id for each in devices.accelerators))
+        return room.capacity - (self.working if runs and place != DISK else 0)
+
+    def _least_hand_overs(self, devices: DeviceSet) -> float:
+        """Each accelerator after the first is reached at least once, unless a tower is all that it holds."""
+        names = [room.device.id for room in devices.accelerators]
+        pairs = [self.hand_over(a, b) for a in names for b in names if a != b]
+        return max(0, len(names) - 1 - self._unvisited) * min(pairs, default=0.0)
+
+    def hand_over(self, source: str, target: str) -> float:
+        """Cost of handing hidden states over, in the whole workload."""
+        known = self._hand_overs.get((source, target))
+        if known is None:
+            known = self._hand_overs[source, target] = self._hand_over_cost(source, target)
+        return known
+
+    def keep(self, cost: float, places: tuple[tuple[str, ...], ...], devices: DeviceSet) -> None:
+        if cost < self.search.ceiling:
+            self._places, self._devices = places, devices
+
+    def relaxed(self, cost: float) -> None:
+        """Some answer's cost with the fewest hand-overs there can be: how low the optimum might be."""
+        self._least = min(self._least, cost)
+
+
+class _Look:
+    """A set of devices, looked at more and more closely: a rough bound, a sharp one, then room for what is carried."""
+
+    def __init__(
+        self,
+        choosing: Choosing,
+        devices: DeviceSet,
+        puzzle: Puzzle,
+        kind_of: tuple[int, ...],
+        labels: tuple[tuple[tuple[str, ...], ...], ...],
+        tolls: tuple[float, ...] = (),
+        stage: int = 0,
+    ) -> None:
+        self.choosing, self.devices, self.puzzle, self.kind_of, self.labels = choosing, devices, puzzle, kind_of, labels
+        self.tolls = tolls or (0.0,) * len(puzzle.rooms)
+        self.stage = stage
+
+    @property
+    def is_closest(self) -> bool:
+        return self.stage == 3
+
+    def floor(self) -> float:
+        return bound(self.puzzle, self.tolls)
+
+    def closer(self) -> list[_Look]:
+        match self.stage:
+            case 0 | 2:
+                tolls = tolls_of(self.puzzle)
+                return [] if tolls is None else [self._with(self.puzzle, self.labels, tolls)]
+            case 1:
+                each = ((transient, self.puzzle.at(transient)) for transient in self.puzzle.transients())
+                return [self._at(transient, puzzle) for transient, puzzle in each if puzzle is not None]
+            case _:
+                return []
+
+    def judge(self, counts: Counts, cost: float) -> float:
+        names = [room.device.id for room in self.devices.rooms]
+        hand_over = self.choosing.hand_over
+        row = Row(self.puzzle, self.kind_of, self.choosing.line, counts, lambda a, b: hand_over(names[a], names[b]))
+        if len(self.devices.accelerators) > 1:
+            row.settle()
+            other = row.cut_anew() if row.cost() > cost * (1 + 1e-9) else None
+            if other is not None:
+                other.settle()
+                row = min(row, other, key=Row.cost)
+            if len(self.kind_of) > FEW:
+                self.choosing.relaxed(cost)
+        real = row.cost()
+        places = tuple(self.labels[kind][index] for kind, index in zip(self.kind_of, row.chosen, strict=True))
+        self.choosing.keep(real, places, self.devices)
+        return real
+
+    def _with(self, puzzle: Puzzle, labels: tuple[tuple[tuple[str, ...], ...], ...], tolls: tuple[float, ...]) -> _Look:
+        return _Look(self.choosing, self.devices, puzzle, self.kind_of, labels, tolls, self.stage + 1)
+
+    def _at(self, transient: int, puzzle: Puzzle) -> _Look:
+        labels = tuple(
+            tuple(label for label, way in zip(each, kind.ways, strict=True) if way.transient <= transient)
+            for each, kind in zip(self.labels, self.puzzle.kinds, strict=True)
+        )
+        return self._with(puzzle, labels, self.tolls)

@@ -1,0 +1,69 @@
+"""Sets of devices that a plan may use: which accelerators, and what may rest beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from layerlight.core.device import CPU, DISK
+from layerlight.core.planning.rooms import QUANTIZING_KINDS, Room
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSet:
+    """Accelerators in the machine's order, then the places where layers only rest while one is in use.
+
+    The first accelerator runs what rests in RAM or on disk; without any the CPU does.
+    """
+
+    accelerators: tuple[Room, ...]
+    others: tuple[Room, ...]
+
+    @property
+    def main(self) -> str:
+        return self.accelerators[0].device.id if self.accelerators else CPU
+
+    @property
+    def rooms(self) -> tuple[Room, ...]:
+        """Every place that may keep layers, that which runs carried ones first."""
+        return (*self.accelerators, *self.others)
+
+    def runs_on(self, place: str) -> str:
+        return self.main if place in (CPU, DISK) else place
+
+
+def device_sets(
+    rooms: tuple[Room, ...], quantized: bool, pinned: frozenset[str], alike: dict[str, Hashable]
+) -> Iterator[DeviceSet]:
+    """Every set worth a look, few accelerators first; of sets that differ only in which of equal devices, the first.
+
+    bitsandbytes refuses a map that mixes accelerators with RAM or has disk in it, so quantised models get either.
+    `alike` tells what a device is worth: equal for devices that may stand for each other.
+    """
+    if quantized:
+        rooms = tuple(room for room in rooms if room.device.kind in QUANTIZING_KINDS)
+    accelerators = tuple(room for room in rooms if room.device.is_accelerator)
+    resting = tuple(room for room in rooms if not room.device.is_accelerator)
+    seen: set[Hashable] = set()
+    for count in range(len(accelerators) + 1):
+        for chosen in combinations(accelerators, count):
+            others = () if quantized and chosen else tuple(room for room in resting if _may_rest(room, chosen))
+            every = {room.device.id for room in (*chosen, *others)}
+            worth = tuple(alike[room.device.id] for room in chosen)
+            runs = chosen or any(room.device.id == CPU for room in others)
+            if worth in seen or not pinned <= every or not runs:
+                continue
+            seen.add(worth)
+            yield DeviceSet(chosen, others)
+
+
+def _may_rest(room: Room, accelerators: tuple[Room, ...]) -> bool:
+    """Unified memory is one pool: RAM is no second tier beside its accelerator, unless a person gave it a limit.
+
+    On a Mac not even then: accelerate moves what should rest in RAM to Metal.
+    """
+    if room.device.id != CPU:
+        return True
+    pooled = [each for each in accelerators if each.device.shares_memory_with == CPU]
+    return not pooled or (room.limited and all(each.device.kind != "mps" for each in pooled))
