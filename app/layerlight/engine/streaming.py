@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from layerlight.engine.places import offloaded, place_name
+from layerlight.engine.places import offloaded
 
 
 @dataclass(slots=True)
@@ -76,16 +76,6 @@ def settle(model: torch.nn.Module) -> None:
             )
             if broke_off and offloaded(hook) is not None:
                 hook.post_forward(module, None)
-
-
-def carried_places(model: torch.nn.Module) -> set[str]:
-    """Places where carried weights run."""
-    return {
-        place_name(hook.execution_device)
-        for module in model.modules()
-        for hook in _hooks(module)
-        if offloaded(hook) is not None
-    }
 
 
 def files_on_disk(model: torch.nn.Module) -> set[str]:
