@@ -237,6 +237,20 @@ def test_another_thread_s_use_is_loud(store: ChatStore) -> None:
     assert len(caught) == 1
 
 
+def test_what_one_thread_opened_and_checked_another_takes_over(path: Path) -> None:
+    with ChatStore(path) as before:
+        before.new_conversation("kept")
+    opened: list[ChatStore] = []
+    thread = threading.Thread(target=lambda: opened.append(open_chats(path)))
+    thread.start()
+    thread.join()
+    with opened[0] as store:
+        with pytest.raises(sqlite3.ProgrammingError, match="not taken them over"):
+            store.new_conversation()
+        store.take_over().new_conversation("new")
+        assert [chat.title for chat in store.conversations()] == ["new", "kept"]
+
+
 def test_a_saved_shape_of_another_version_costs_only_itself(store: ChatStore) -> None:
     chat = store.new_conversation()
     store.append_turn(chat.id, "assistant", "words", request=REQUEST, result=RESULT)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
-
-import msgspec
+from typing import Any
 
 from layerlight.core.characters import mended
-from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import RunResult, TextRequest
-from layerlight.store.database import Kept, open_database, saying, writing
+from layerlight.store.database import Kept
+from layerlight.store.kept_file import KeptFile, dumped, loaded, open_or_in_memory
 
-Kind = TypeVar("Kind")
 SCHEMA_VERSION = 1
 TITLE_LENGTH = 60
 _SCHEMA = """
@@ -81,30 +75,17 @@ class Turn:
         return self.request.seed if self.request is not None else None
 
 
-class ChatStore:
-    """Chats in one SQLite file. Belongs to the thread that made it; several programs may have the file open.
+class ChatStore(KeptFile):
+    """Chats in one SQLite file.
 
     Every method has committed before it returns and raises StoreFailed when it could not. A crash of the program
     loses nothing that was committed; a power cut may lose the last moments, never the file.
     """
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.time) -> None:
-        """Opens or makes the file; None keeps chats in memory only.
-
-        A file that is no whole database is kept aside and `notice` says so. Raises StoreFailed when there can be no
-        file at this path, or when a newer version wrote it.
-        """
+        """Raises StoreFailed as every KeptFile does."""
+        super().__init__(path, _KEPT)
         self._clock = clock
-        self._database, self.notice = open_database(path, _KEPT)
-
-    def close(self) -> None:
-        self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     # -- conversations -------------------------------------------------------------------------------------------
 
@@ -192,24 +173,10 @@ class ChatStore:
         with self._writing() as database:
             database.execute("DELETE FROM turns WHERE id = ?", (turn,))
 
-    # -- the file ------------------------------------------------------------------------------------------------
-
-    def _read(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with saying(_KEPT):
-            return self._database.execute(query, values).fetchall()
-
-    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
-        return writing(self._database, _KEPT)
-
 
 def open_chats(path: Path) -> ChatStore:
     """The store at `path`; one in memory, with a notice, when there can be none. Never fails."""
-    try:
-        return ChatStore(path)
-    except StoreFailed as failure:
-        store = ChatStore(None)
-        store.notice = f"Chats of this session are not saved. {failure.message} {failure.hint}".strip()
-        return store
+    return open_or_in_memory(ChatStore, path, _KEPT)
 
 
 def _title(words: str) -> str:
@@ -218,8 +185,7 @@ def _title(words: str) -> str:
 
 
 def _dump(value: TextRequest | RunResult | None) -> str | None:
-    """JSON in ASCII: the standard library escapes lone surrogates, where msgspec refuses them."""
-    return None if value is None else json.dumps(msgspec.to_builtins(value))
+    return None if value is None else dumped(value)
 
 
 def _turn(row: tuple[Any, ...]) -> Turn:
@@ -230,18 +196,8 @@ def _turn(row: tuple[Any, ...]) -> Turn:
         role,
         content,
         created,
-        _load(request, TextRequest),
+        None if request is None else loaded(request, TextRequest),
         folder,
         plan,
-        _load(result, RunResult),
+        None if result is None else loaded(result, RunResult),
     )
-
-
-def _load(text: str | None, kind: type[Kind]) -> Kind | None:
-    """The saved value; None when another version wrote a shape that this one can't use."""
-    if text is None:
-        return None
-    try:
-        return msgspec.convert(json.loads(text), kind)
-    except (ValueError, msgspec.ValidationError):
-        return None

@@ -24,7 +24,9 @@ class Kept:
 
 
 def open_database(path: Path | None, kept: Kept) -> tuple[sqlite3.Connection, str]:
-    """(a connection for this thread, a notice) to the file, made where there is none; None keeps it in memory.
+    """(a connection, a notice) to the file, made where there is none; None keeps it in memory.
+
+    The connection can go from thread to thread; whoever holds it sees to it that one at a time uses it.
 
     A file that is no whole database is kept aside and the notice says so. Raises StoreFailed when there can be no
     file at this path, or when a newer version wrote it.
@@ -43,7 +45,7 @@ def open_database(path: Path | None, kept: Kept) -> tuple[sqlite3.Connection, st
 
 @contextmanager
 def saying(kept: Kept) -> Iterator[None]:
-    """SQLite's errors as a StoreFailed. ProgrammingError stays: a wrong thread or a closed store is our fault."""
+    """SQLite's errors as a StoreFailed. ProgrammingError stays: a closed store is our fault."""
     try:
         yield
     except sqlite3.ProgrammingError:
@@ -75,7 +77,7 @@ def _make_parent(path: Path) -> None:
 
 def _open(path: Path | None, kept: Kept) -> sqlite3.Connection:
     """A checked connection. Raises sqlite3.DatabaseError for a broken file, StoreFailed for a newer one."""
-    database = sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None)
+    database = sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")

@@ -8,10 +8,11 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtGui import QFontMetrics
@@ -25,6 +26,7 @@ from layerlight.ui.window import Window
 if TYPE_CHECKING:
     from layerlight.ui.program import Program
 
+Result = TypeVar("Result")
 HEAVY = ("msgspec", "layerlight.core.messages", "psutil")
 """Parts that take long and can't be had in pieces."""
 PEEP = 4
@@ -113,7 +115,7 @@ class Opening(QObject):
         yield
         for part in PARTS:
             if part in HEAVY:
-                yield from _imported_beside(part)
+                yield from _beside(partial(importlib.import_module, part), f"import {part}")
             importlib.import_module(part)
             yield
         from layerlight.ui import program as making
@@ -136,7 +138,8 @@ class Opening(QObject):
         yield
         from layerlight.store.chats import open_chats
 
-        store = open_chats(self._folders.chats)
+        store = yield from _beside(partial(open_chats, self._folders.chats), "chats")  # checks all of the file
+        store.take_over()
         yield
         program.session.reopen(store)
         folder = next((each for each in self._argv if not each.startswith("-")), None)
@@ -145,17 +148,19 @@ class Opening(QObject):
         self.ready.emit(program)
 
 
-def _imported_beside(part: str) -> Iterator[int]:
-    """Imports on a thread while the window goes on; an error is met again where the part is then imported here."""
+def _beside(work: Callable[[], Result], name: str) -> Generator[int, None, Result]:
+    """What `work` gives, done on a thread while the window goes on; an error is met again when it is redone here."""
+    found: list[Result] = []
 
-    def read() -> None:
-        with suppress(ImportError):
-            importlib.import_module(part)
+    def run() -> None:
+        with suppress(Exception):
+            found.append(work())
 
-    thread = threading.Thread(target=read, name=f"import {part}", daemon=True)
+    thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     while thread.is_alive():
         yield PEEP
+    return found[0] if found else work()
 
 
 def _saved(path: Path) -> dict[str, Any]:

@@ -37,6 +37,7 @@ PARTS = (
     "layerlight.core.machines.machine_figures",
     "sqlite3",
     "layerlight.store.database",
+    "layerlight.store.kept_file",
     "layerlight.store.chats",
     "layerlight.ui.chats",
     "layerlight.ui.history",
