@@ -29,6 +29,8 @@ from layerlight.core.messages import (
     RunFinished,
     RunResult,
     StopRequest,
+    StrategiesMapped,
+    StrategiesRequest,
     SurveyRequest,
     TextProduced,
     TextRequest,
@@ -48,6 +50,8 @@ REQUESTS: tuple[Request, ...] = (
     CalibrateRequest("/models", 2.5),
     StopRequest(),
     QuitRequest(),
+    StrategiesRequest(3, PLAN),
+    StrategiesRequest(4, PLAN, '{"model_type": "llama"}'),
     LoadRequest("/模型 é 📦", PLAN.placements, "bfloat16", 128, quantization="nf4"),
     LoadRequest("/models/\udce9t\udce9", (), "bfloat16", 128),
     TextRequest((ChatMessage("user", "F15: half \ud83d an emoji, \udd16 and 🤖"),), seed=1),
@@ -55,6 +59,8 @@ REQUESTS: tuple[Request, ...] = (
 )
 EVENTS: tuple[Event, ...] = (
     DevicesSurveyed(machine()),
+    StrategiesMapped(3, (("auto", tuple(PLAN.device_map().items())),)),
+    StrategiesMapped(4, trouble="accelerate knows no such model."),
     CalibrationProgressed("Memory of cuda:0", 1.5, 15.0),
     MachineCalibrated(machine(), 14.5, (("cpu", 0.1),)),
     ModelInspected(dense()),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from layerlight.core.device import Budget, Machine
+from layerlight.core.inspection import inspect_folder
 from layerlight.core.messages import (
     DevicesSurveyed,
     EngineStarted,
@@ -21,11 +24,15 @@ from layerlight.core.messages import (
     QuitRequest,
     RunFinished,
     StopRequest,
+    StrategiesMapped,
+    StrategiesRequest,
     SurveyRequest,
     TextProduced,
     UnloadRequest,
 )
+from layerlight.core.placing import ENGINE_STRATEGIES, make_plan
 from layerlight.engine.engine import TorchEngine
+from tests.core.models import accelerator, disk, ram
 from tests.engine.engine_process import EngineProcess
 from tests.engine.events import Events, ask, text_request
 from tests.engine.tiny_models import request_for, write_model
@@ -57,6 +64,23 @@ def test_it_says_what_it_is_and_nothing_else(shared: EngineProcess) -> None:
     assert first == EngineStarted(shared.process.pid)
     assert {name for name, _ in warmed.versions} >= {"torch", "transformers", "accelerate"}
     assert shared.strange == []
+
+
+def test_it_tells_accelerates_maps_and_that_there_are_none(
+    shared: EngineProcess, model_folder: Folder, tmp_path: Path
+) -> None:
+    model = inspect_folder(model_folder("tied"))
+    plan = make_plan(model, Machine((accelerator(), ram(), disk())), Budget(context=64))
+    shared.send(StrategiesRequest(7, plan))
+    found = shared.wait_for(StrategiesMapped)
+    assert (found.number, found.trouble) == (7, "")
+    assert [name for name, _ in found.maps] == list(ENGINE_STRATEGIES)
+    assert all([layer for layer, _ in pairs] == [layer.name for layer in model.layers] for _, pairs in found.maps)
+    strange = replace(plan, model=replace(model, folder="", name="strange"))
+    shared.send(StrategiesRequest(8, strange, '{"model_type": "llama", "hidden_size": 7, "num_attention_heads": 3}'))
+    refused = shared.wait_for(StrategiesMapped)
+    assert (refused.number, refused.maps) == (8, ())
+    assert refused.trouble
 
 
 def test_it_surveys_loads_answers_and_unloads(shared: EngineProcess, model_folder: Folder, engine: TorchEngine) -> None:

@@ -98,7 +98,7 @@ def _with_faster(plan: Plan, advice: Advice) -> Advice:
     if plan.wishes.quantization or plan.model.quantization:
         return advice
     for quantization, name in (("int8", "8-bit"), ("nf4", "4-bit")):
-        wishes = replace(plan.wishes, quantization=quantization, map=())
+        wishes = replace(plan.wishes.freed, quantization=quantization, pins=plan.wishes.pins)
         try:
             other = make_plan(plan.model, plan.machine, plan.budget, wishes)
         except BadRequest:

@@ -93,7 +93,7 @@ def _quantize(plan: Plan) -> Iterator[Fix]:
     if plan.wishes.quantization or plan.model.quantization:
         return
     for quantization, name in _QUANTIZED.items():
-        wishes = replace(plan.wishes, quantization=quantization, map=(), pins=())
+        wishes = replace(plan.wishes.freed, quantization=quantization)
         yield from _fix(
             plan,
             f"Load it in {name}.",
@@ -236,7 +236,7 @@ def _sibling(plan: Plan) -> Iterator[Fix]:
 def _another_machine(plan: Plan) -> Iterator[Fix]:
     """The smallest bundled machine that holds all of it where it runs."""
     for _, title, machine in sorted(_bundled(), key=lambda each: each[:2]):
-        wishes = replace(plan.wishes, map=(), pins=())
+        wishes = plan.wishes.freed
         other = try_plan(plan.model, machine, Budget(context=plan.budget.context), wishes)
         if other is not None and other.fits and not is_carried(other):
             seconds = other.prediction.seconds_per_token

@@ -86,6 +86,18 @@ class StarterRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class StrategiesRequest:
+    """Where would accelerate put the layers, by each of its own strategies? Answered by StrategiesMapped."""
+
+    number: int
+    """Tells the answer which question it is for."""
+    plan: Plan
+    """One of ours: its model, machine, budget, dtype and quantisation are asked about."""
+    config: str | None = None
+    """JSON of config.json for a model without a folder."""
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequest:
     """Stop the running job at its next boundary; heard while busy. The job ends with RunFinished or Failed(stopped)."""
 
@@ -102,6 +114,7 @@ Request = (
     | TextRequest
     | UnloadRequest
     | StarterRequest
+    | StrategiesRequest
     | StopRequest
     | QuitRequest
 )
@@ -173,6 +186,16 @@ class ModelChecked:
 @dataclass(frozen=True, slots=True)
 class Planned:
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class StrategiesMapped:
+    """accelerate's own maps, not promised to fit; none where its libraries can't tell, and why."""
+
+    number: int
+    maps: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    """(strategy, (layer, place) of every layer)."""
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +399,7 @@ Event = (
     | ModelInspected
     | ModelChecked
     | Planned
+    | StrategiesMapped
     | LoadStarted
     | LoadProgressed
     | LayerPlaced

@@ -75,7 +75,7 @@ def require_fit(plan: Plan) -> Plan:
 def what_would_fit(plan: Plan) -> str:
     """The change that costs least and makes it fit, in a sentence."""
     budget, wishes, model, machine = plan.budget, plan.wishes, plan.model, plan.machine
-    free = replace(wishes, map=(), pins=())
+    free = wishes.freed
     if (wishes.map or wishes.pins) and _fits(model, machine, budget, free):
         return f"The plan made without the {'map' if wishes.map else 'pins'} fits."
     for context in (2048, 1024, 512):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layerlight.core.device import Budget, Machine
 from layerlight.core.model import Model
@@ -28,6 +28,11 @@ class Wishes:
     """`fastest`, `most-on-gpu`, or one of accelerate's names, which only the engine can work out."""
     workload: Workload = USUAL
     """What the plan is made fast for; it shrinks to a context that is shorter."""
+
+    @property
+    def freed(self) -> Wishes:
+        """The same with every place left to the plan: nothing by hand, nothing by accelerate."""
+        return replace(self, map=(), pins=(), strategy="fastest" if self.map else self.strategy)
 
 
 @dataclass(frozen=True, slots=True)

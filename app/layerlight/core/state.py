@@ -35,6 +35,7 @@ from layerlight.core.messages import (
     RunResult,
     StarterProgressed,
     StarterReady,
+    StrategiesMapped,
     TextProduced,
 )
 from layerlight.core.model import Model
@@ -103,6 +104,8 @@ def apply(state: State, event: Event) -> State:
             return replace(state, plan=plan)
         case ModelChecked():
             return replace(state, checked=event)
+        case StrategiesMapped():
+            return state  # what is planned changes when it is chosen
         case StarterProgressed():
             return replace(state, phase=Phase.FETCHING, fetching=event, error=None)
         case StarterReady():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from dataclasses import replace
@@ -23,6 +24,8 @@ from layerlight.core.messages import (
     PlaceMemory,
     RunFinished,
     StarterRequest,
+    StrategiesMapped,
+    StrategiesRequest,
     SurveyRequest,
     TextRequest,
     UnloadRequest,
@@ -133,6 +136,18 @@ class TorchEngine:
 
         fetch_starter(request, job)
 
+    def map_strategies(self, request: StrategiesRequest, job: Job) -> None:
+        """Asks accelerate for its maps; a model that it knows nothing of is an answer too."""
+        from layerlight.engine.strategies import strategy_maps
+
+        config = None if request.config is None else json.loads(request.config)
+        try:
+            maps = strategy_maps(request.plan, config=config)
+        except LayerlightError as error:
+            job.emit(StrategiesMapped(request.number, trouble=error.message))
+        else:
+            job.emit(StrategiesMapped(request.number, tuple(maps.items())))
+
     def memory(self) -> tuple[PlaceMemory, ...]:
         """Bytes on each place now, measured."""
         found = measure_memory(self.loaded.placed if self.loaded else ())
@@ -146,7 +161,13 @@ class TorchEngine:
 
     def carry_out(
         self,
-        request: SurveyRequest | CalibrateRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest,
+        request: SurveyRequest
+        | CalibrateRequest
+        | LoadRequest
+        | TextRequest
+        | UnloadRequest
+        | StarterRequest
+        | StrategiesRequest,
         job: Job,
     ) -> None:
         """Whichever method answers this request."""
@@ -163,6 +184,8 @@ class TorchEngine:
                 self.unload(job)
             case StarterRequest():
                 self.fetch_starter(request, job)
+            case StrategiesRequest():
+                self.map_strategies(request, job)
 
     def _tokenizer_of(self, folder: str) -> Any:
         """The one that was read for counting; None where that was for another folder or long ago."""

@@ -35,6 +35,7 @@ from layerlight.core.messages import (
     QuitRequest,
     StarterRequest,
     StopRequest,
+    StrategiesRequest,
     SurveyRequest,
     TextRequest,
     UnloadRequest,
@@ -57,7 +58,15 @@ IDLE_MEASURING = 2.0
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG."""
 
-Work = SurveyRequest | CalibrateRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest
+Work = (
+    SurveyRequest
+    | CalibrateRequest
+    | LoadRequest
+    | TextRequest
+    | UnloadRequest
+    | StarterRequest
+    | StrategiesRequest
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Host:
-    """Two threads and the queue between them: at most one job at a time, beside surveys, which are short."""
+    """Two threads and the queue between them: at most one job at a time, beside surveys and maps, which are short."""
 
     def __init__(self, requests: BinaryIO, events: int) -> None:
         """`events` is the descriptor that events are written to."""
@@ -180,7 +189,7 @@ class Host:
                         self._job.stop.set()
             case QuitRequest():
                 self._end(0)
-            case SurveyRequest():
+            case SurveyRequest() | StrategiesRequest():
                 self._queue.put((request, Job(self.emit)))
             case _:
                 self._take(request)

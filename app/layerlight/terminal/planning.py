@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from layerlight.core.advice import advise
+from layerlight.core.comparison import Compared, compared
 from layerlight.core.device import Machine
 from layerlight.core.errors import BadRequest, LayerlightError
 from layerlight.core.machines.machine_files import machine_names, read_machine_file
 from layerlight.core.machines.public_models import public_model, public_model_names
 from layerlight.core.placing import ENGINE_STRATEGIES, STRATEGIES, make_plan, require_fit
-from layerlight.core.plan import Plan, Wishes
+from layerlight.core.plan import Plan
 from layerlight.core.plan_table import Cell, table
 from layerlight.terminal import fix_options, measured, plan_tables, report, tables
 from layerlight.terminal.exporting import Export
@@ -28,15 +29,6 @@ class Show:
     table: bool = False
     compare: bool = False
     export: Export | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One strategy's plan, or why there is none."""
-
-    strategy: str
-    plan: Plan | None
-    trouble: str = ""
 
 
 def plan(terminal: Terminal, wishes: PlanWishes, show: Show = Show()) -> int:
@@ -133,7 +125,7 @@ def _compare(terminal: Terminal, wishes: PlanWishes, source: Source, found: Plan
     if found.wishes.map or found.wishes.pins:
         raise BadRequest("--compare lets each strategy choose every place.", hint="Leave --map and --pin out of it.")
     terminal.console.say("Asking accelerate …")
-    rows = [_planned(found, name) for name in STRATEGIES]
+    rows = [compared(found, name) for name in STRATEGIES]
     rows += _by_accelerate(terminal, found, source)
     content = {
         **{key: value for key, value in _content(wishes, source, found, title).items() if key in _COMPARED},
@@ -148,23 +140,12 @@ def _compare(terminal: Terminal, wishes: PlanWishes, source: Source, found: Plan
 _COMPARED = ("folder", "model", "limits", "context", "dtype", "quantization", "source", "machine", "workload")
 
 
-def _planned(found: Plan, strategy: str) -> Compared:
-    return _tried(found, replace(found.wishes, strategy=strategy, map=()))
-
-
 def _by_accelerate(terminal: Terminal, found: Plan, source: Source) -> list[Compared]:
     try:
         maps = terminal.strategy_maps(found, ENGINE_STRATEGIES, source.config)
     except LayerlightError as error:
         return [Compared(name, None, error.message) for name in ENGINE_STRATEGIES]
-    return [_tried(found, replace(found.wishes, strategy=name, map=maps[name])) for name in ENGINE_STRATEGIES]
-
-
-def _tried(found: Plan, wishes: Wishes) -> Compared:
-    try:
-        return Compared(wishes.strategy, make_plan(found.model, found.machine, found.budget, wishes))
-    except LayerlightError as error:
-        return Compared(wishes.strategy, None, error.message)
+    return [compared(found, name, maps[name]) for name in ENGINE_STRATEGIES]
 
 
 # -- models on machines ------------------------------------------------------------------------------------------------

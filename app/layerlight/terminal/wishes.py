@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from layerlight.core.device import Budget
 from layerlight.core.errors import BadRequest
 from layerlight.core.model import Model
 from layerlight.core.placing import ENGINE_STRATEGIES, default_context
 from layerlight.core.plan import Wishes
-from layerlight.core.planning.placement_map import read_map
+from layerlight.core.planning.placement_map import read_map_file
 from layerlight.core.planning.workload import USUAL, Workload
 
 
@@ -62,14 +61,4 @@ class PlanWishes:
     def _map(self, model: Model) -> tuple[tuple[str, str], ...]:
         if self.map_file is None:
             return ()
-        try:
-            text = Path(self.map_file).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadRequest(
-                f"The map {self.map_file} can't be read: {getattr(error, 'strerror', None) or error}.",
-                hint="Take one from “layerlight plan FOLDER --json”.",
-            ) from error
-        pairs = read_map(text, model)
-        if not pairs:
-            raise BadRequest(f"The map {self.map_file} is empty.", hint="It must name every layer of the model.")
-        return pairs
+        return read_map_file(self.map_file, model)

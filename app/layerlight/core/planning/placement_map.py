@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from layerlight.core.errors import BadRequest, MapMismatch, UnknownPlace
 from layerlight.core.model import Model
@@ -30,6 +31,21 @@ def read_map(text: str, model: Model | None = None) -> tuple[tuple[str, str], ..
     if model is not None:
         _check_model(data, model)
     return tuple((str(layer), _place_name(place)) for layer, place in pairs)
+
+
+def read_map_file(path: str | Path, model: Model) -> tuple[tuple[str, str], ...]:
+    """The map in a file. Raises BadRequest for a file that can't be read or is empty, and what `read_map` raises."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(
+            f"The map {path} can't be read: {getattr(error, 'strerror', None) or error}.",
+            hint="Take one from “layerlight plan FOLDER --json”.",
+        ) from error
+    pairs = read_map(text, model)
+    if not pairs:
+        raise BadRequest(f"The map {path} is empty.", hint="It must name every layer of the model.")
+    return pairs
 
 
 def _check_model(data: Mapping[str, object], model: Model) -> None:
