@@ -87,7 +87,7 @@ def test_a_strategy_is_chosen(make_bench: MakeBench) -> None:
     bench = make_bench(fakes.laptop(), fakes.fourteen_billion())
     bench.open()
     panel = bench.desk.work.plan
-    bench.qtbot.mouseClick(panel.strategy.button("most-on-gpu"), Qt.MouseButton.LeftButton)
+    bench.qtbot.mouseClick(panel.strategies.buttons["most-on-gpu"], Qt.MouseButton.LeftButton)
     bench.qtbot.waitUntil(
         lambda: bench.session.state.plan is not None and bench.session.state.plan.wishes.strategy == "most-on-gpu"
     )
@@ -100,7 +100,7 @@ def test_a_strategy_is_chosen(make_bench: MakeBench) -> None:
 def test_without_an_accelerator_there_is_no_choice(make_bench: MakeBench) -> None:
     bench = make_bench(fakes.no_card(), fakes.starter())
     bench.open()
-    assert not bench.desk.work.plan.strategy.isVisible()
+    assert not bench.desk.work.plan.strategies.isVisible()
 
 
 # -- machines that are not there -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLayout,
     QPushButton,
+    QRadioButton,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -184,6 +185,31 @@ class Check(QCheckBox):
             p.drawPolyline(
                 [box.topLeft() + QPointF(4, 8.5), box.topLeft() + QPointF(7, 11.5), box.topLeft() + QPointF(12, 5)]
             )
+        words = QRectF(26, 0, self.width() - 26, self.height())
+        draw_words(p, words, self.text(), t.ink if on else t.ink3, 13)
+
+    def sizeHint(self) -> QSize:
+        return QSize(30 + self.fontMetrics().horizontalAdvance(self.text()), 22)
+
+    def hitButton(self, at: QPoint) -> bool:
+        return self.rect().contains(at)
+
+
+class Radio(QRadioButton):
+    """One of several choices, drawn like `Check`."""
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        p, t = QPainter(self), theme_of(self)
+        p.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ring = QRectF(1, self.height() / 2 - 8, 16, 16)
+        on = self.isEnabled()
+        p.setPen(QPen(QColor(t.ink if self.hasFocus() else t.edge), 2 if self.hasFocus() else 1))
+        p.setBrush(QColor(t.panel))
+        p.drawEllipse(ring)
+        if self.isChecked():
+            p.setPen(Qt.PenStyle.NoPen)
+            p.setBrush(QColor(t.ink if on else t.edge))
+            p.drawEllipse(ring.adjusted(4, 4, -4, -4))
         words = QRectF(26, 0, self.width() - 26, self.height())
         draw_words(p, words, self.text(), t.ink if on else t.ink3, 13)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ class Found:
     model: Model
     identity: str
     """A name for its files as they are now; empty when there are none."""
+    config: str | None = None
+    """JSON of config.json for a model without a folder."""
 
 
 class Inspector(QObject):
@@ -29,34 +32,42 @@ class Inspector(QObject):
     def __init__(self, inspect: Callable[[str], Model] | None = None) -> None:
         super().__init__()
         self._inspect_model = inspect or inspect_model
+        self._ask_hub: Callable[[str], Found] = hub_model
         self._number = 0
         self._read.connect(self._take, Qt.ConnectionType.QueuedConnection)
 
     def inspect(self, folder: str) -> None:
         """Reads a folder, or the folder of a file."""
-        self._begin(self._inspect_model, folder)
+        self._begin(self._in_folder, folder)
 
     def look_up(self, name: str) -> None:
         """Makes the model that a bundled public shape describes."""
         self._begin(public_model, name)
 
+    def ask_hub(self, name: str) -> None:
+        """Asks the Hugging Face Hub for the config and the headers of a model's files."""
+        self._begin(self._ask_hub, name)
+
     def close(self) -> None:
         self._number += 1
 
-    def _begin(self, read: Callable[[str], Model], what: str) -> None:
+    def _in_folder(self, folder: str) -> Found:
+        model = self._inspect_model(folder)
+        return Found(model, identity_of(model))
+
+    def _begin(self, read: Callable[[str], Found], what: str) -> None:
         self._number += 1
         words = (self._number, read, what)
         threading.Thread(target=self._run, args=words, name="inspection", daemon=True).start()
 
-    def _run(self, number: int, read: Callable[[str], Model], what: str) -> None:
+    def _run(self, number: int, read: Callable[[str], Found], what: str) -> None:
         answer: Found | LayerlightError
         try:
-            model = read(what)
-            answer = Found(model, identity_of(model))
+            answer = read(what)
         except LayerlightError as failure:
             answer = failure
         except Exception as error:  # noqa: BLE001  a thread's edge
-            answer = Unexpected(f"The folder could not be inspected: {error!r}.", "Please report it with the log.")
+            answer = Unexpected(f"{what} could not be inspected: {error!r}.", "Please report it with the log.")
         if number == self._number:
             self._read.emit(number, answer)
 
@@ -73,7 +84,17 @@ def inspect_model(folder: str) -> Model:
     return inspect_folder(folder)
 
 
-def public_model(name: str) -> Model:
+def public_model(name: str) -> Found:
     from layerlight.core.machines import public_models
 
-    return public_models.public_model(name)
+    config = public_models.find_public_model(name).config
+    return Found(public_models.public_model(name), "", json.dumps(config))
+
+
+def hub_model(name: str) -> Found:
+    """Half a second of imports, and only for those who ask."""
+    from layerlight.core.inspection import require_runnable
+    from layerlight.hub import repository
+
+    model, config = repository.hub_model(name)
+    return Found(require_runnable(model, tokenizer=False), "", json.dumps(config))

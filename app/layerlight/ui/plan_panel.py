@@ -11,18 +11,19 @@ from layerlight.core import memory
 from layerlight.core.device import DISK, Device, Machine
 from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.model import LayerKind
+from layerlight.core.placing import ENGINE_STRATEGIES
 from layerlight.core.plan import Plan
 from layerlight.core.state import State
 from layerlight.ui.controls import Check, Segments, button, column, label, retone, row, rule
 from layerlight.ui.fixes_panel import FixesPanel
 from layerlight.ui.limit_control import LimitControl
 from layerlight.ui.session import Session
+from layerlight.ui.strategy_panel import StrategyPanel
 from layerlight.ui.words import plural, short_size
 
 WIDTH = 352
 """As wide as what takes its place: the map beside it must not be drawn anew when they change."""
 PRECISIONS = {"full": None, "int8": "int8", "nf4": "nf4"}
-STRATEGIES = (("fastest", "Fastest"), ("most-on-gpu", "Most on the GPU"))
 SHORTEST = 256
 
 
@@ -60,10 +61,7 @@ class PlanPanel(QFrame):
 
     def _build(self) -> None:
         self.fixes = FixesPanel(self._session)
-        self._strategy = Segments(STRATEGIES, "Place layers")
-        self._strategy.chosen.connect(self._choose_strategy)
-        self._strategy_box = QWidget()
-        self._strategy_box.setLayout(column(label("Place layers"), self._strategy, 4, gap=4))
+        self.strategies = StrategyPanel(self._session)
         self._precision = Segments((("full", "16-bit"), ("int8", "8-bit"), ("nf4", "4-bit")), "Precision")
         self._precision.chosen.connect(self._choose_precision)
         self._precision_note = label("", "3", wrap=True)
@@ -84,7 +82,7 @@ class PlanPanel(QFrame):
         inner = QWidget()
         inner.setLayout(
             column(
-                self.fixes, label("Plan", "head"), self._precision, self._precision_note, 4, self._strategy_box,
+                self.fixes, label("Plan", "head"), self._precision, self._precision_note, 4, self.strategies,
                 column(row(label("Context"), None, self._context_value), self._context, self._context_note, gap=2), 4,
                 self._places, 2, column(self._disk, self._disk_note, gap=2), self._absent, self._shortfall, 4,
                 rule(), self._ties, None, margins=(16, 16, 16, 12),
@@ -109,19 +107,11 @@ class PlanPanel(QFrame):
         """The menu that the button opens."""
         self.export.setMenu(menu)
 
-    @property
-    def strategy(self) -> Segments:
-        return self._strategy
-
     # -- what a person moves -------------------------------------------------------------------------------------
 
     @Slot(str)
     def _choose_precision(self, key: str) -> None:
         self._session.change_settings(quantization=PRECISIONS[key])
-
-    @Slot(str)
-    def _choose_strategy(self, key: str) -> None:
-        self._session.change_settings(strategy=key)
 
     @Slot(int)
     def _choose_context(self, value: int) -> None:
@@ -164,8 +154,8 @@ class PlanPanel(QFrame):
         self._precision_note.setText(reason or (_precision_words(state.plan) if state.plan else ""))
         self._update_context(state)
         self._update_shortfall(state)
-        self._strategy_box.setVisible(bool(machine.accelerators))
-        self._strategy.choose(session.settings.strategy)
+        self.strategies.setVisible(bool(machine.accelerators))
+        self.strategies.update_rows()
         self.reset.setVisible(session.is_by_hand)
         self.export.setEnabled(state.plan is not None)
 
@@ -269,9 +259,17 @@ class PlanPanel(QFrame):
         retone(self._ties, "tone", "3")
 
     def _kind_of_plan(self) -> str:
-        pins = len(self._session.planning.pins)
+        session, strategy = self._session, self._session.strategy
+        if strategy == "by-hand":
+            return "Every layer is where you put it."
+        if strategy in ENGINE_STRATEGIES:
+            followed = session.state.plan is not None and session.state.plan.wishes.strategy == strategy
+            return (
+                f"As accelerate’s “{strategy}” places them." if followed else "The fastest, until accelerate answers."
+            )
+        pins = len(session.planning.pins)
         by_hand = f" beside {plural(pins, 'layer')} placed by hand" if pins else ""
-        if self._session.settings.strategy == "most-on-gpu":
+        if strategy == "most-on-gpu":
             return f"As much as fits is on accelerators{by_hand}."
         return f"The fastest plan found within these limits{by_hand}."
 

@@ -40,6 +40,8 @@ class Levers:
     attention: str = "sdpa"
     context: int = 4096
     limits: tuple[tuple[str, int], ...] = ()
+    map: Pins = ()
+    """Where every layer rests, when all of it was chosen by hand or by accelerate: then nothing is pinned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Question:
     levers: Levers
     runs: tuple[Run, ...] = ()
     identity: str = ""
+    config: str | None = None
+    """JSON of config.json for a model without a folder."""
 
     @property
     def is_small(self) -> bool:
@@ -64,7 +68,9 @@ class Question:
         if self.model.folder:
             require_runnable(self.model)
         quantization = None if self.model.quantization else levers.quantization
-        wishes = Wishes(levers.dtype, quantization, levers.attention, pins=levers.pins, strategy=levers.strategy)
+        wishes = Wishes(
+            levers.dtype, quantization, levers.attention, levers.map, () if levers.map else levers.pins, levers.strategy
+        )
         plan = make_plan(self.model, self.machine, Budget.of(levers.limits, levers.context), wishes)
         return corrected(plan, self.runs, self.identity) if self.runs else plan
 
@@ -76,19 +82,21 @@ class Planning(QObject):
     """The Plan, or the Failure that says why there is none."""
     advised = Signal()
     refused = Signal(str)
-    """A pin that can't be, in words."""
+    """Pins or a map that can't be, in words."""
 
     def __init__(self, question: Callable[[], Question | None]) -> None:
         """`question` tells what is to be planned now; None when there is nothing to plan."""
         super().__init__()
         self._question = question
         self.pins: Pins = ()
+        self.map: Pins = ()
+        """Where every layer rests, by hand; empty when the plan or a strategy chooses."""
         self.advice: Advice | None = None
         self.fixes: tuple[Fix, ...] | None = None
         """None while they are being looked for."""
         self._plan: Plan | None = None
         self._number = 0
-        self._trial: Pins | None = None
+        self._trial: tuple[Pins, Pins] | None = None
         self._waiting = False
         self._planner = Planner()
         self._planner.planned.connect(self._take, Qt.ConnectionType.QueuedConnection)
@@ -122,11 +130,15 @@ class Planning(QObject):
 
     def try_pins(self, pins: Pins) -> None:
         """Takes these pins when a plan with them fits; else says what is missing."""
-        self._begin(pins)
+        self._begin((pins, ()))
+
+    def try_map(self, map: Pins) -> None:
+        """Takes this map of every layer when it fits; else says what is missing."""
+        self._begin(((), map))
 
     def forget(self) -> None:
         """Another model: nothing of the old one is pinned or advised."""
-        self.pins, self._trial, self._plan = (), None, None
+        self.pins, self.map, self._trial, self._plan = (), (), None, None
         self.advice, self.fixes = None, None
         self._settling.stop()
 
@@ -138,13 +150,13 @@ class Planning(QObject):
 
     # -- a plan ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, trial: Pins | None, wait: bool = False) -> None:
+    def _begin(self, trial: tuple[Pins, Pins] | None, wait: bool = False) -> None:
         self._soon.stop()
         question = self._question()
         if question is None:
             return
         if trial is not None:
-            question = replace(question, levers=replace(question.levers, pins=trial))
+            question = replace(question, levers=_tried(question.levers, *trial))
         self._number += 1
         self._trial = trial
         if wait or question.is_small:
@@ -162,9 +174,9 @@ class Planning(QObject):
         if trial is not None:
             words = _refusal(found, self._plan)
             if words:
-                self.refused.emit(words)
+                self.refused.emit(f"That map can’t be used: {words}" if trial[1] else f"That can’t be pinned: {words}")
                 return
-            self.pins = trial
+            self.pins, self.map = trial
         self.fixes = None
         if isinstance(found, LayerlightError):
             self._plan = self.advice = None
@@ -226,12 +238,18 @@ def _answer(question: Question) -> Plan | LayerlightError:
         return failure
 
 
+def _tried(levers: Levers, pins: Pins, map: Pins) -> Levers:
+    """By hand takes the place of accelerate's choice; ours plan around pins."""
+    strategy = levers.strategy if not map and not levers.map else "fastest"
+    return replace(levers, pins=pins, map=map, strategy=strategy)
+
+
 def _refusal(found: Plan | LayerlightError, before: Plan | None) -> str:
     """Why pins can't be taken; empty when they can, or when they at least make nothing worse."""
     if isinstance(found, LayerlightError):
-        return f"That can’t be pinned: {found.message} {found.hint}".strip()
+        return f"{found.message} {found.hint}".strip()
     if found.fits or (before is not None and found.shortfall < before.shortfall):
         return ""
     tight = [use for use in found.prediction.places if use.over]
     parts = [f"{format_size(use.over)} are missing on {found.machine.device(use.place).name}" for use in tight]
-    return f"That can’t be pinned: {' and '.join(parts)}."
+    return f"{' and '.join(parts)}."

@@ -41,6 +41,8 @@ from layerlight.core.messages import (
     StarterReady,
     StarterRequest,
     StopRequest,
+    StrategiesMapped,
+    StrategiesRequest,
     SurveyRequest,
     TextProduced,
     TextRequest,
@@ -49,8 +51,9 @@ from layerlight.core.messages import (
 from layerlight.core.model import Model
 from layerlight.core.pacing.calibration import Calibration, calibrated, with_rates
 from layerlight.core.pacing.correction import Run
-from layerlight.core.placing import default_context
+from layerlight.core.placing import ENGINE_STRATEGIES, default_context
 from layerlight.core.plan import Plan
+from layerlight.core.planning.placement_map import read_map_file
 from layerlight.core.settings import Settings
 from layerlight.core.state import Phase, State, apply
 from layerlight.store.chats import ChatStore, Turn
@@ -64,11 +67,13 @@ from layerlight.ui.happenings import (
     PlanChanged,
     RequestChanged,
     SettingsChanged,
+    StrategiesCompared,
 )
 from layerlight.ui.history import History
 from layerlight.ui.inspector import Found, Inspector
 from layerlight.ui.lanes import Lane, lanes_of
-from layerlight.ui.planning import Levers, Planning, Question, moved
+from layerlight.ui.planning import Levers, Pins, Planning, Question, moved
+from layerlight.ui.strategies import Strategies
 
 LEVERS = ("limits", "context", "dtype", "quantization", "attention", "strategy")
 """Settings that bear on the plan."""
@@ -117,12 +122,15 @@ class Session(QObject):
         self._engine = engine
         self._chats = Chats(store or ChatStore(None))
         self._lanes: dict[bool, tuple[tuple[State, Machine | None] | None, tuple[Lane, ...]]] = {}
+        self._asking = ""
+        """What is said while the Hub is asked."""
         self.elsewhere: MachineFile | None = None
         """The machine that is planned for in place of this one."""
         self._limits_elsewhere: tuple[tuple[str, int], ...] = ()
         self._calibration: Calibration | None = None
         self._runs: tuple[Run, ...] = ()
         self._identity = ""
+        self._config: str | None = None
         self._history = History[Levers]()
         self._before_pins: Levers | None = None
         self._closed = False
@@ -130,6 +138,9 @@ class Session(QObject):
         self.planning.made.connect(self._take_plan)
         self.planning.advised.connect(self._tell_advice)
         self.planning.refused.connect(self._refuse_pins)
+        self.strategies = Strategies(self._ask_strategies)
+        self.strategies.mapped.connect(self._take_maps)
+        self.strategies.changed.connect(self._tell_strategies)
         self._inspector = Inspector(inspect)
         self._inspector.found.connect(self._take_inspection)
         self._unheard = QTimer(self)
@@ -195,6 +206,11 @@ class Session(QObject):
         return self.state.engine_warm and not self.busy
 
     @property
+    def can_ask(self) -> bool:
+        """Whether the engine and its libraries are there."""
+        return self.state.engine_running and self.state.engine_warm
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether this machine's own rates are known."""
         return self.state.machine is not None and bool(self.state.machine.bandwidths)
@@ -202,7 +218,12 @@ class Session(QObject):
     @property
     def is_by_hand(self) -> bool:
         """Whether the plan is another one than the fastest because a person wished so."""
-        return bool(self.planning.pins) or self.settings.strategy != "fastest"
+        return bool(self.planning.pins) or self.strategy != "fastest"
+
+    @property
+    def strategy(self) -> str:
+        """Who chooses the places: a strategy's name, or `by-hand`."""
+        return "by-hand" if self.planning.map else self.settings.strategy
 
     @property
     def can_undo(self) -> bool:
@@ -255,6 +276,7 @@ class Session(QObject):
         self._closed = True
         self._unheard.stop()
         self.planning.close()
+        self.strategies.close()
         self._inspector.close()
         with suppress(StoreFailed):  # nobody is left to tell; the store keeps its last save
             self._chats.end_answer(self.state.answer, None)
@@ -274,10 +296,21 @@ class Session(QObject):
         if not self._refused("opening another model"):
             self._inspector.look_up(name)
 
+    def open_hub(self, name: str) -> None:
+        """Plans `org/name` of the Hugging Face Hub: its config and its files' headers are read, no weight."""
+        if not self._refused("opening another model"):
+            name = name.strip().removeprefix("hub:")
+            self._asking = f"Asking the Hugging Face Hub about {name}: its config and its files’ headers, no weights."
+            self.notify(self._asking)
+            self._inspector.ask_hub(name)
+
     def load(self) -> None:
         """Loads the model as planned."""
         if self.planning.pending:
             self.planning.at_once()
+        if self._awaits_accelerate():
+            self.notify("accelerate is still being asked where it would put the layers: a moment.")
+            return
         plan, refusal = self.state.plan, self.load_refusal
         if refusal:
             if self.state.model is not None:
@@ -359,23 +392,62 @@ class Session(QObject):
         if machine is self.elsewhere or self._refused("planning for another machine"):
             return
         self.elsewhere, self._limits_elsewhere = machine, ()
-        self.planning.pins = ()
+        self.planning.pins = self.planning.map = ()
         self._history.clear()
         self._tell(MachineChosen())
         self.planning.now()
 
     def pin(self, layers: Iterable[str], place: str | None) -> None:
         """Wants these layers on a place, or leaves them to the plan again; refused in words when that can't be."""
+        if self._refused("moving layers"):
+            return
+        whole, names = self._levers().map, _with_tied(self.state.model, layers)
+        if whole and place is None:
+            self.notify("Every layer has its place by now. “Reset to the fastest” leaves them to the plan again.")
+            return
+        self._before_pins = self._chosen()
+        if whole:
+            self.planning.try_map(tuple((name, str(place) if name in names else at) for name, at in whole))
+        else:
+            self.planning.try_pins(moved(self.planning.pins, names, place))
+
+    def follow(self, strategy: str) -> None:
+        """Lets a strategy choose the places; `by-hand` keeps them as they are now, for a person to change."""
+        plan = self.state.plan
+        if strategy == self.strategy or self._refused("moving layers"):
+            return
+        if strategy == "by-hand":
+            if plan is not None:
+                self.take_map(tuple(plan.device_map().items()))
+            return
+        self._remember_levers()
+        self.planning.map = ()
+        if strategy in ENGINE_STRATEGIES:
+            self.planning.pins = ()
+        self.change_settings(strategy=strategy)
+        self.planning.now()
+
+    def take_map(self, places: Pins) -> None:
+        """Puts every layer where a map says; refused in words when that can't be."""
         if not self._refused("moving layers"):
-            self._before_pins = self._levers()
-            self.planning.try_pins(moved(self.planning.pins, _with_tied(self.state.model, layers), place))
+            self._before_pins = self._chosen()
+            self.planning.try_map(places)
+
+    def open_map(self, path: str) -> None:
+        """Reads a map from a JSON file: {layer: place}, or a plan that was exported."""
+        if self.state.model is None:
+            return
+        try:
+            self.take_map(read_map_file(path, self.state.model))
+        except LayerlightError as failure:
+            self.notify(f"{failure.message} {failure.hint}".strip())
 
     def reset_plan(self) -> None:
         """The fastest plan: no pins, no other strategy."""
         if self._refused("moving layers"):
             return
         self._remember_levers()
-        self.planning.pins = ()
+        self.planning.pins = self.planning.map = ()
         self.change_settings(strategy="fastest")
         self.planning.now()
 
@@ -392,6 +464,8 @@ class Session(QObject):
         if fix.budget.context != plan.budget.context:
             values["context"] = fix.budget.context
         self.planning.pins = fix.wishes.pins
+        if not fix.wishes.map:
+            self.planning.map = ()
         if fix.budget.limits != plan.budget.limits:
             absent = tuple(each for each in self.limits if each[0] in self.absent_limits)
             self._set_limits(tuple(sorted((*fix.budget.limits, *absent))))
@@ -399,25 +473,40 @@ class Session(QObject):
         self.planning.now()
 
     def undo(self) -> None:
-        self._restore(self._history.undo(self._levers()))
+        self._restore(self._history.undo(self._chosen()))
 
     def redo(self) -> None:
-        self._restore(self._history.redo(self._levers()))
+        self._restore(self._history.redo(self._chosen()))
 
     def _levers(self) -> Levers:
         chosen = self.settings
+        strategy, places = self._chosen_places()
         return Levers(
-            self.planning.pins, chosen.strategy, chosen.quantization, chosen.dtype, chosen.attention, self.context,
-            self.limits,
+            self.planning.pins, strategy, chosen.quantization, chosen.dtype, chosen.attention, self.context,
+            self.limits, places,
         )  # fmt: skip
 
+    def _chosen_places(self) -> tuple[str, Pins]:
+        """(strategy, map). Until accelerate has answered, one of its strategies is planned as the fastest."""
+        chosen, model, machine = self.settings.strategy, self.state.model, self.machine
+        if self.planning.map:
+            return "fastest", self.planning.map
+        if chosen not in ENGINE_STRATEGIES:
+            return chosen, ()
+        known = self.strategies.map_for(chosen, model, machine) if model is not None and machine is not None else ()
+        return (chosen, known) if known else ("fastest", ())
+
     def _remember_levers(self) -> None:
-        self._history.push(self._levers())
+        self._history.push(self._chosen())
+
+    def _chosen(self) -> Levers:
+        """The levers as a person left them: of a strategy only its name."""
+        return replace(self._levers(), strategy=self.settings.strategy, map=self.planning.map)
 
     def _restore(self, levers: Levers | None) -> None:
         if levers is None or self._refused("changing the plan"):
             return
-        self.planning.pins = levers.pins
+        self.planning.pins, self.planning.map = levers.pins, levers.map
         self._set_limits(levers.limits)
         context = {} if levers.context == self.context else {"context": levers.context}
         self.change_settings(
@@ -442,15 +531,18 @@ class Session(QObject):
         levers = self._levers()
         here = tuple(limit for limit in levers.limits if machine.has(limit[0]))
         runs = self._runs if self.elsewhere is None else ()
-        return Question(model, machine, replace(levers, limits=here), runs, self._identity)
+        return Question(model, machine, replace(levers, limits=here), runs, self._identity, self._config)
 
     @Slot(object)
     def _take_plan(self, found: Plan | Failure) -> None:
         if self._closed:
             return
         before, self._before_pins = self._before_pins, None
-        if before is not None and before.pins != self.planning.pins:
+        if before is not None and (before.pins, before.map) != (self.planning.pins, self.planning.map):
             self._history.push(before)
+        question = self._question()
+        if question is not None:
+            self.strategies.consider(question, wanted=self.strategy in ENGINE_STRATEGIES)
         if isinstance(found, Failure):
             self.problem = found
             self.state = replace(self.state, plan=None)
@@ -463,6 +555,33 @@ class Session(QObject):
     def _refuse_pins(self, words: str) -> None:
         self._before_pins = None
         self.notify(words)
+
+    def _ask_strategies(self, request: StrategiesRequest) -> bool:
+        if self._closed or self.busy or not self.can_ask:
+            return False
+        self._engine.send(request)
+        return True
+
+    def _awaits_accelerate(self) -> bool:
+        """Whether the plan follows one of accelerate's strategies, and it has not answered about these levers yet."""
+        question = self._question() if self.strategy in ENGINE_STRATEGIES else None
+        return question is not None and not self.strategies.is_current(question)
+
+    @Slot()
+    def _take_maps(self) -> None:
+        """accelerate's word on the plan as it is: followed where that is wished; where it can't be, that is said."""
+        if self._closed or self.strategy not in ENGINE_STRATEGIES:
+            return
+        if self.strategies.trouble:
+            self.notify(f"accelerate has no “{self.strategy}” for this model: {self.strategies.trouble}")
+            self.change_settings(strategy="fastest")
+        else:
+            self.planning.soon()
+
+    @Slot()
+    def _tell_strategies(self) -> None:
+        if not self._closed:
+            self._tell(StrategiesCompared())
 
     @Slot()
     def _tell_advice(self) -> None:
@@ -535,6 +654,8 @@ class Session(QObject):
                 event = DevicesSurveyed(with_rates(machine, self._calibration))
             case MachineCalibrated(machine=machine, spreads=spreads):
                 self._calibration = calibrated(machine, spreads, time.time())
+            case Failed(failure=failure, during="StrategiesRequest"):
+                event = StrategiesMapped(self.strategies.asked, trouble=failure.message)
             case _:
                 pass
         before = self.state
@@ -548,6 +669,7 @@ class Session(QObject):
         if before.busy and not self.state.busy:
             self.stopping = False
             self._unheard.stop()
+            self.strategies.resume()
         self._tell(event)
         self._follow(event)
 
@@ -572,8 +694,11 @@ class Session(QObject):
                 self._engine.send(SurveyRequest())
             case DevicesSurveyed() | MachineCalibrated():
                 self.planning.now()
+            case StrategiesMapped():
+                self.strategies.take(event)
             case ModelInspected():
                 self.planning.forget()
+                self.strategies.forget()
                 self.planning.soon()
             case StarterReady(folder=folder):
                 self.open_folder(folder)
@@ -582,8 +707,10 @@ class Session(QObject):
             case RunFinished() | Failed() | EngineStopped():
                 self.waiting = None
                 self.stopping = False
-                if isinstance(event, EngineStopped) and event.expected and event.reason:
-                    self.notify(event.reason)
+                if isinstance(event, EngineStopped):
+                    self.strategies.resume()
+                    if event.expected and event.reason:
+                        self.notify(event.reason)
                 self._tell(ConversationChanged())
             case _:
                 pass
@@ -603,13 +730,15 @@ class Session(QObject):
     def _take_inspection(self, found: Found | LayerlightError) -> None:
         if self._closed:
             return
+        if self._asking and self.notice == self._asking:
+            self.notify("")
         if isinstance(found, LayerlightError):
             self._fail(found)
             return
         if found.model.folder:
             self.settings = self.settings.with_folder(found.model.folder)
         self.problem = None
-        self._identity = found.identity
+        self._identity, self._config = found.identity, found.config
         self._history.clear()
         self._take(ModelInspected(found.model))
         self._tell(SettingsChanged())
