@@ -17,6 +17,7 @@ from layerlight.core.inspection import inspect_folder
 from layerlight.core.placing import make_plan
 from layerlight.hub import repository
 from layerlight.hub.repository import hub_model
+from layerlight.ui import inspector
 from tests.core.models import machine
 from tests.hub.conftest import FakeHub
 from tests.model_folders import write_llama, write_pickle, write_safetensors
@@ -44,6 +45,23 @@ def test_the_model_is_the_one_that_a_download_would_hold(
     plans = [make_plan(each, machine(), Budget(context=64)) for each in (model, there)]
     assert plans[0].prediction == plans[1].prediction
     assert {each.rpartition("/")[2].rpartition(".")[2] for each in fake_hub.asked} <= {"json", "safetensors"}
+
+
+def test_the_window_gets_it_with_its_config_and_with_why_it_can_not_be_loaded(
+    fake_hub: FakeHub, tmp_path: Path
+) -> None:
+    folder = write_llama(tmp_path / "tiny")
+    _upload(fake_hub, folder)
+    found = inspector.hub_model(NAME)
+    assert (found.model.name, found.identity) == (NAME, "")
+    assert json.loads(found.config or "") == json.loads((folder / "config.json").read_text("utf-8"))
+    assert NAME in found.unloadable
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    fake_hub.files[f"{NAME}/config.json"] = json.dumps(
+        {**config, "model_type": "bert", "architectures": ["BertModel"]}
+    ).encode()
+    with pytest.raises(LayerlightError):
+        inspector.hub_model(NAME)
 
 
 def test_no_weight_is_downloaded(fake_hub: FakeHub, tmp_path: Path) -> None:

@@ -162,8 +162,10 @@ def test_a_model_one_does_not_have_is_planned_here_and_elsewhere(bench: Bench) -
 
 
 def test_the_door_is_on_the_empty_window(bench: Bench) -> None:
-    assert bench.desk.welcome.shape_button.isVisible()
-    assert bench.desk.welcome.shape_button.menu() is bench.desk.shapes
+    bench.qtbot.mouseClick(bench.desk.welcome.unseen_button, Qt.MouseButton.LeftButton)
+    assert bench.desk.unseen is not None
+    assert bench.desk.unseen.isVisible()
+    assert bench.desk.unseen.focusWidget() is bench.desk.unseen.field
 
 
 # -- exports ---------------------------------------------------------------------------------------------------------

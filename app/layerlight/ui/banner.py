@@ -27,6 +27,8 @@ class Banner:
     """What the button `apply` says."""
     load: str = ""
     """What the button `load` says, where it is not just “Load”."""
+    refusal: str = ""
+    """Why the button `load` is greyed, where it is."""
 
 
 SLOW = 1.0
@@ -69,13 +71,13 @@ class BannerWriter:
         refusal = session.load_refusal
         elsewhere = session.elsewhere
         basis = _basis(plan) if elsewhere is None else f"So it would be on {elsewhere.title}, by its data sheets."
-        shape = refusal if not plan.model.folder and elsewhere is None else ""
+        shape = refusal if not session.has_weights and elsewhere is None else ""
         second = " ".join(part for part in (advice.hint, basis, shape, *plan.notes) if part)
         name = FIX_NAMES.get(advice.wishes.quantization or "" if advice.wishes else "", "")
         apply = f"Apply {name}" if name else ""
         actions = ("apply",) if name else ()
         slow = plan.prediction.seconds_per_token >= SLOW
-        if not refusal:
+        if not refusal or shape:
             actions = ("load", *actions)
         return Banner(
             advice.verdict.value,
@@ -83,7 +85,8 @@ class BannerWriter:
             second,
             actions,
             apply=apply,
-            load="Load anyway" if slow else "",
+            load="Load anyway" if slow and not refusal else "",
+            refusal=shape,
         )
 
     def _loaded(self) -> Banner:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QShowEvent
@@ -30,6 +31,9 @@ from layerlight.ui.welcome_panel import WelcomePanel
 from layerlight.ui.window import Window
 from layerlight.ui.work_panel import PARTS, WorkPanel, stacked
 
+if TYPE_CHECKING:
+    from layerlight.ui.unseen_dialog import UnseenDialog
+
 MEASURE_EVERY = 2000
 """ms between two looks at RAM while the engine can't look yet."""
 
@@ -49,7 +53,7 @@ def make_parts(session: Session, shelf: Shelf) -> Generator[None, None, DeskPart
     """Makes them one by one, in steps."""
     machines, shapes, exports = MachineMenu(session, shelf), ShapeMenu(shelf), ExportMenu(session)
     yield
-    welcome = WelcomePanel(session, shapes)
+    welcome = WelcomePanel(session)
     yield
     yield from polish(welcome)
     lanes = LayerMap(session, legend=False)
@@ -76,11 +80,13 @@ class Desk(QWidget):
         self.machines, self.shapes, self.exports = parts.machines, parts.shapes, parts.exports
         self.machines.picked.connect(session.plan_for)
         self.shapes.picked.connect(session.open_public)
+        self._unseen: UnseenDialog | None = None
         self._work: WorkPanel | None = None
         self.welcome, self._lanes = parts.welcome, parts.lanes
         self.welcome.opened.connect(self._open)
         self.welcome.starter_wanted.connect(session.fetch_starter)
         self.welcome.chat_wanted.connect(self._show_chat)
+        self.welcome.unseen_wanted.connect(self._name_model)
         self._lanes.setFixedWidth(560)
         first = QWidget()
         first.setLayout(row(column(self._lanes, margins=(0, 24, 0, 16)), self.welcome, gap=0))
@@ -178,6 +184,7 @@ class Desk(QWidget):
         return {
             "open": self._choose_folder,
             "starter": session.fetch_starter,
+            "unseen": self._name_model,
             "quit": self.close_wanted.emit,
             "load": session.load,
             "unload": session.unload,
@@ -206,6 +213,22 @@ class Desk(QWidget):
         folder = QFileDialog.getExistingDirectory(self, "Open a model folder", start)
         if folder:
             self._session.open_folder(folder)
+
+    @Slot()
+    def _name_model(self) -> None:
+        """What was typed there stays for the next time: a name may be wrong by a letter."""
+        from layerlight.ui.unseen_dialog import UnseenDialog
+
+        if self._unseen is None:
+            self._unseen = UnseenDialog(self.shelf, self)
+            self._unseen.named.connect(self._session.open_hub)
+            self._unseen.picked.connect(self._session.open_public)
+        self._unseen.open()
+
+    @property
+    def unseen(self) -> UnseenDialog | None:
+        """The dialog that names a model one doesn't have, once it was opened."""
+        return self._unseen
 
     @Slot(str)
     def _act(self, action: str) -> None:

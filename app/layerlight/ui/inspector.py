@@ -13,6 +13,10 @@ from layerlight.core.errors import LayerlightError, Unexpected
 from layerlight.core.model import Model
 from layerlight.ui.planning import identity_of
 
+SHAPE_ALONE = "This is the shape of a model, without its weights: nothing can be loaded."
+ON_THE_HUB = "{} is on the Hub, not on this machine: to load it, download it and open its folder."
+NO_WEIGHTS_YET = "This folder holds a config and no weights yet: nothing can be loaded."
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -21,6 +25,8 @@ class Found:
     """A name for its files as they are now; empty when there are none."""
     config: str | None = None
     """JSON of config.json for a model without a folder."""
+    unloadable: str = ""
+    """Why it can be planned and not loaded; empty when its weights are here."""
 
 
 class Inspector(QObject):
@@ -52,8 +58,9 @@ class Inspector(QObject):
         self._number += 1
 
     def _in_folder(self, folder: str) -> Found:
-        model = self._inspect_model(folder)
-        return Found(model, identity_of(model))
+        found = self._inspect_model(folder)
+        model = planned_by_config(found)
+        return Found(model, identity_of(model), unloadable=NO_WEIGHTS_YET if model is not found else "")
 
     def _begin(self, read: Callable[[str], Found], what: str) -> None:
         self._number += 1
@@ -84,11 +91,21 @@ def inspect_model(folder: str) -> Model:
     return inspect_folder(folder)
 
 
+def planned_by_config(found: Model) -> Model:
+    """The model that a folder's config promises where its weights are not there yet; else the same."""
+    from layerlight.core.inspecting.config_folder import is_config_alone, require_plannable
+
+    try:
+        return require_plannable(found, tokenizer=False) if is_config_alone(found) else found
+    except LayerlightError:
+        return found  # what is wrong with it is told as of every folder
+
+
 def public_model(name: str) -> Found:
     from layerlight.core.machines import public_models
 
     config = public_models.find_public_model(name).config
-    return Found(public_models.public_model(name), "", json.dumps(config))
+    return Found(public_models.public_model(name), "", json.dumps(config), SHAPE_ALONE)
 
 
 def hub_model(name: str) -> Found:
@@ -97,4 +114,4 @@ def hub_model(name: str) -> Found:
     from layerlight.hub import repository
 
     model, config = repository.hub_model(name)
-    return Found(require_runnable(model, tokenizer=False), "", json.dumps(config))
+    return Found(require_runnable(model, tokenizer=False), "", json.dumps(config), ON_THE_HUB.format(name))

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
     "open": QKeySequence.StandardKey.Open,
     "starter": "Ctrl+G",
+    "unseen": "Ctrl+P",
     "quit": QKeySequence.StandardKey.Quit,
     "load": "Ctrl+L",
     "unload": "Ctrl+U",
@@ -27,6 +28,7 @@ SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
 WORDS = {
     "open": "Open a model folder…",
     "starter": "Get the starter model",
+    "unseen": "Plan a model you don’t have…",
     "quit": "Quit",
     "load": "Load as planned",
     "unload": "Unload",
@@ -43,7 +45,7 @@ WORDS = {
     "about": "About Layerlight",
 }
 MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("&File", ("open", "recent", "starter", "models", "-", "quit")),
+    ("&File", ("open", "recent", "starter", "unseen", "models", "-", "quit")),
     ("&Plan", ("undo", "redo", "reset", "-", "machines", "export")),
     ("&Model", ("load", "unload", "stop", "-", "survey", "calibrate")),
     ("&Chat", ("new_chat",)),

@@ -155,7 +155,7 @@ def facts_of(model: Model, loaded_as: str = "") -> tuple[tuple[str, str], ...]:
         facts.append(("Attention", f"{shape.heads} heads, {shape.key_value_heads} for KV"))
         if shape.experts:
             facts.append(("Experts", f"{shape.experts}, {shape.experts_per_token or '?'} a token"))
-    if model.size and model.folder:
+    if model.size and _is_here(model):
         facts.append(("On disk", f"{short_size(model.size)}, {plural(len(model.files) or 1, 'file')}"))
     elif model.size:
         facts.append(("Weights", f"{short_size(model.size)}, not on this machine"))
@@ -167,3 +167,8 @@ def facts_of(model: Model, loaded_as: str = "") -> tuple[tuple[str, str], ...]:
     if model.context_length:
         facts.append(("Made for", f"{model.context_length:,} tokens"))
     return tuple(facts)
+
+
+def _is_here(model: Model) -> bool:
+    """Whether its sizes were read from files in its folder, not worked out from a config."""
+    return bool(model.folder) and all(tensor.file for layer in model.layers for tensor in layer.tensors)

@@ -54,7 +54,7 @@ class ShapeMenu(QMenu):
     picked = Signal(str)
 
     def __init__(self, shelf: Shelf, parent: QWidget | None = None) -> None:
-        super().__init__("Plan a model you don’t have", parent)
+        super().__init__("Plan a well-known model", parent)
         self._shelf = shelf
         self.aboutToShow.connect(self._update)
         shelf.filled.connect(self._update)

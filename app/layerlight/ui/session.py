@@ -131,6 +131,7 @@ class Session(QObject):
         self._runs: tuple[Run, ...] = ()
         self._identity = ""
         self._config: str | None = None
+        self._unloadable = ""
         self._history = History[Levers]()
         self._before_pins: Levers | None = None
         self._closed = False
@@ -195,8 +196,8 @@ class Session(QObject):
         model, plan = self.state.model, self.state.plan
         if self.elsewhere is not None:
             return f"This is a plan for another machine, {self.elsewhere.title}: nothing can be loaded there."
-        if model is not None and not model.folder:
-            return "This is the shape of a model, without its weights: nothing can be loaded."
+        if model is not None and self._unloadable:
+            return self._unloadable
         if plan is None or not plan.fits:
             return "There is no plan that fits."
         return ""
@@ -209,6 +210,11 @@ class Session(QObject):
     def can_ask(self) -> bool:
         """Whether the engine and its libraries are there."""
         return self.state.engine_running and self.state.engine_warm
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the weights of the model are on this machine."""
+        return self.state.model is not None and not self._unloadable
 
     @property
     def is_calibrated(self) -> bool:
@@ -738,7 +744,7 @@ class Session(QObject):
         if found.model.folder:
             self.settings = self.settings.with_folder(found.model.folder)
         self.problem = None
-        self._identity, self._config = found.identity, found.config
+        self._identity, self._config, self._unloadable = found.identity, found.config, found.unloadable
         self._history.clear()
         self._take(ModelInspected(found.model))
         self._tell(SettingsChanged())

@@ -79,6 +79,8 @@ class StrategyPanel(QWidget):
         each.setEnabled(not why_not)
         each.setToolTip(why_not or ABOUT[name])
         words, hint = _pace(compared, why_not)
+        if not words and not why_not:
+            words, hint = "…", "Not known yet"
         said = self._paces[name]
         if said.text() != words:
             said.setText(words)

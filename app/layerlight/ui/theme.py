@@ -153,6 +153,11 @@ def sheet(t: Theme) -> str:
     QPlainTextEdit:focus {{ border: 2px solid {t.ink}; padding: 3px 5px; }}
     QPlainTextEdit#log {{ font-family: {mono}; font-size: 11px; color: {t.ink2}; background: {t.well};
         border: 1px solid {t.line}; }}
+    QListWidget {{ background: {t.panel}; color: {t.ink}; border: 1px solid {t.edge}; border-radius: 10px;
+        padding: 4px; outline: none; }}
+    QListWidget:focus {{ border: 2px solid {t.ink}; padding: 3px; }}
+    QListWidget::item {{ padding: 4px 6px; border-radius: 5px; }}
+    QListWidget::item:selected {{ background: {t.line}; color: {t.ink}; }}
     QScrollArea {{ background: transparent; border: none; }}
     QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
     QScrollBar::handle:vertical {{ background: {t.edge}; border-radius: 3px; min-height: 32px; margin: 2px 2px; }}

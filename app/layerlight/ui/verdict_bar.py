@@ -163,6 +163,8 @@ class VerdictBar(QFrame):
         self.setAccessibleDescription(f"{banner.words} {banner.second}")
         self._buttons["apply"].setText(banner.apply or ACTIONS["apply"])
         self._buttons["load"].setText(banner.load or ACTIONS["load"])
+        self._buttons["load"].setEnabled(not banner.refusal)
+        self._buttons["load"].setToolTip(banner.refusal)
         primary = banner.actions[-1] if banner.actions and banner.actions[-1] != "unload" else ""
         for key, each in self._buttons.items():
             each.setVisible(key in banner.actions)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QPainter, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QWidget
 
 from layerlight.core.state import Phase, State
 from layerlight.ui.controls import Painted, button, column, framed, label, row
@@ -16,7 +16,7 @@ from layerlight.ui.palette import Theme
 from layerlight.ui.session import Session
 
 STARTER = "SmolLM2-135M-Instruct: small, and quick on almost any machine. 93 MB to fetch, licence Apache-2.0."
-SHAPES = "How fast would a well-known model be here, or on another machine? Known shapes, nothing is fetched."
+UNSEEN = "How fast would a model be here, or on another machine? Its config and headers tell, no weights are fetched."
 SHOWN_RECENT = 3
 
 
@@ -26,9 +26,10 @@ class WelcomePanel(QWidget):
     opened = Signal(str)
     starter_wanted = Signal()
     chat_wanted = Signal()
+    unseen_wanted = Signal()
+    """A model is to be planned without having it."""
 
-    def __init__(self, session: Session, shapes: QMenu) -> None:
-        """`shapes` is the menu of models that can be planned without having them."""
+    def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
         title = label("See where a model lives", size=28, weight=600)
@@ -40,14 +41,14 @@ class WelcomePanel(QWidget):
         self.open_button.clicked.connect(partial(self._open, ""))
         self.starter_button = button("Get it", "primary")
         self.starter_button.clicked.connect(self._get_starter)
-        self.shape_button = button("Choose a model")
-        self.shape_button.setMenu(shapes)
+        self.unseen_button = button("Name a model…")
+        self.unseen_button.clicked.connect(self._want_unseen)
         doors = row(
             None,
             _door("folder", "Open a folder", "A model you have, as safetensors. You can also drop its folder on this "
                   "window.", "Ctrl O", self.open_button),
             _door("get", "Get the starter model", STARTER, "Ctrl G", self.starter_button),
-            _door("ask", "Plan a model you don’t have", SHAPES, "", self.shape_button),
+            _door("ask", "Plan a model you don’t have", UNSEEN, "Ctrl P", self.unseen_button),
             None, gap=16,
         )  # fmt: skip
         self._recent = QHBoxLayout()
@@ -70,6 +71,9 @@ class WelcomePanel(QWidget):
 
     def _get_starter(self) -> None:
         self.starter_wanted.emit()
+
+    def _want_unseen(self) -> None:
+        self.unseen_wanted.emit()
 
     def _chat(self) -> None:
         self.chat_wanted.emit()
