@@ -126,6 +126,11 @@ def test_a_smaller_model_of_the_family_is_one_that_runs_here() -> None:
     plan = make_plan(public_model("llama-3.1-70b"), read_machine("desktop-rtx3090-24gb"), Budget(context=1024))
     fix = named(plan, "smaller model of its family")
     assert "meta-llama/Llama-3.1-8B" in fix.words
+    assert fix.model == "llama-3.1-8b"
+    assert fix.wishes is None
+    there = make_plan(public_model(fix.model), plan.machine, plan.budget)
+    assert there.fits
+    assert there.prediction.seconds_per_token == fix.seconds_per_token
 
 
 def test_what_nothing_saves_wants_the_smallest_machine_that_does() -> None:
@@ -142,6 +147,18 @@ def test_what_nothing_saves_wants_the_smallest_machine_that_does() -> None:
         if other.fits and not is_carried(other):
             holding.append((memory_of(other.machine), read_machine_file(each).title))
     assert min(holding)[1] in alone[0].words
+    assert alone[0].machine is not None
+    there = make_plan(model, alone[0].machine.machine, Budget(context=1024))
+    assert there.fits
+    assert there.prediction.seconds_per_token == alone[0].seconds_per_token
+
+
+def test_gguf_is_no_fix_for_anything() -> None:
+    """Nothing here runs it: transformers would unpack it (see the engine's test of that)."""
+    for name in ("llama-3.1-70b", "qwen3-8b", "gpt-oss-20b"):
+        for here in ("laptop-cpu-16gb", "desktop-rtx3060-12gb"):
+            plan = make_plan(public_model(name), read_machine(here), Budget(context=1024))
+            assert not [fix for fix in fixes_of(plan) if "gguf" in fix.words.lower()]
 
 
 def memory_of(machine: Machine) -> int:

@@ -394,8 +394,10 @@ def test_a_folder_with_gguf_files_only(tmp_path: Path) -> None:
     told = " ".join(model.notes)
     for words in ("Small One", "4096", "apache-2.0", "broken.gguf is cut short"):
         assert words in told
-    with pytest.raises(WrongKindOfModel):
+    with pytest.raises(WrongKindOfModel, match="several times the file") as refused:
         require_runnable(model)
+    assert "does not write text" not in refused.value.message
+    assert "4 or 8 bit" in refused.value.hint
 
 
 def write_pipeline(folder: Path) -> Path:

@@ -32,6 +32,19 @@ def test_the_header_is_what_gguf_s_own_reader_says(path: Path) -> None:
     }
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_transformers_unpacks_it_so_that_it_gains_nothing(path: Path) -> None:
+    """Why GGUF is never advised: on the versions here the model takes several times the bytes of its file."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype="bfloat16")
+    weights = [each for each in model.parameters() if each.dim() > 1]
+    assert all(each.is_floating_point() for each in weights)
+    packed = sum(int(tensor.n_bytes) for tensor in GGUFReader(path).tensors if "blk" in tensor.name)
+    blocks = sum(each.numel() * each.element_size() for each in model.model.layers.parameters())
+    assert blocks > 2.5 * packed
+
+
 @pytest.mark.parametrize("piece", [1, 1000, 2**22])
 def test_pieces_join_to_the_whole_tensor(path: Path, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_file, "_PIECE", piece)

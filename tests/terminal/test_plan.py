@@ -275,6 +275,20 @@ def test_fixes_come_with_gain_price_and_the_options_that_apply_them(layerlight: 
         assert again["predicted"]["seconds"]["per_token"] == pytest.approx(fix["seconds_per_token"])
 
 
+def test_a_smaller_sibling_and_another_machine_can_be_planned_as_they_are_told(layerlight: Command) -> None:
+    words = ("plan", "llama-3.1-70b", "--machine", "desktop-rtx3090-24gb", "--context", 1024)
+    sibling = next(fix for fix in layerlight(*words, "--json").found["fixes"] if fix["model"])
+    assert f"plan {sibling['model']}" in layerlight(*words).out
+    again = layerlight("plan", sibling["model"], *words[2:], "--json").found
+    assert again["predicted"]["seconds"]["per_token"] == pytest.approx(sibling["seconds_per_token"])
+    words = ("plan", "mixtral-8x7b", "--machine", "laptop-cpu-16gb", "--context", 1024)
+    (fix,) = layerlight(*words, "--json").found["fixes"]
+    option, name = fix["options"][0].split()
+    assert option == "--machine"
+    again = layerlight("plan", "mixtral-8x7b", "--machine", name, "--context", 1024, "--json").found
+    assert again["predicted"]["seconds"]["per_token"] == pytest.approx(fix["seconds_per_token"])
+
+
 def test_what_is_to_be_left_out_is_told_too(layerlight: Command) -> None:
     words = ("plan", "qwen3-4b", "--machine", "desktop-rtx3090-24gb", "--json")
     options = [

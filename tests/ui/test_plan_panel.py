@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMenu
+from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton
 
 from layerlight.core.messages import LoadRequest
+from layerlight.core.model import Model
+from layerlight.ui.fixes_panel import FixRow
+from layerlight.ui.words import duration
 from tests import fakes
 from tests.ui.conftest import Bench, MakeBench
 
@@ -59,12 +63,75 @@ def test_a_fix_is_applied_by_its_button(slow: Bench, by: str) -> None:
     assert not [each for each in slow.desk.work.plan.fixes.rows if "4 bit" in each.words]
 
 
+def fix_row(bench: Bench, words: str) -> FixRow:
+    """The row of the fix with these words, once it was found."""
+    rows = bench.desk.work.plan.fixes
+    bench.qtbot.waitUntil(lambda: any(words in each.words for each in rows.rows))
+    return next(each for each in rows.rows if words in each.words)
+
+
 def test_what_only_a_person_can_do_has_no_button(make_bench: MakeBench) -> None:
+    laptop = fakes.laptop()
+    card = replace(laptop.devices[0], total=24 * 2**30, free=6 * 2**30)
+    bench = make_bench(replace(laptop, devices=(card, *laptop.devices[1:])), fakes.fourteen_billion())
+    bench.open()
+    assert not fix_row(bench, "Free memory on").button.isVisible()
+
+
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_a_smaller_sibling_is_planned_by_its_shape(make_bench: MakeBench, by: str) -> None:
     bench = make_bench(fakes.laptop(), fakes.fourteen_billion())
     bench.open()
-    bench.qtbot.waitUntil(lambda: bool(bench.desk.work.plan.fixes.rows))
-    row = next(each for each in bench.desk.work.plan.fixes.rows if "smaller model" in each.words)
-    assert not row.button.isVisible()
+    row = fix_row(bench, "smaller model")
+    pace = row.gain
+    assert row.button.text() == "Plan it"
+    press(bench, row.button, by)
+    state = bench.session.state
+    bench.qtbot.waitUntil(lambda: bench.session.state.model is not state.model and bench.session.state.plan is not None)
+    model, plan = bench.session.state.model, bench.session.state.plan
+    assert model is not None
+    assert plan is not None
+    assert model.name in row.words.lower() or model.folder == ""
+    assert plan.fits
+    assert pace.startswith(duration(plan.prediction.seconds_per_token))
+    assert "nothing can be loaded" in bench.session.load_refusal
+
+
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_another_machine_is_planned_for_and_the_picker_shows_it(make_bench: MakeBench, by: str) -> None:
+    bench = make_bench(fakes.no_card(), alone(), strategy="auto")
+    bench.open()
+    row = fix_row(bench, "another machine")
+    assert row.button.text() == "Plan for it"
+    press(bench, row.button, by)
+    elsewhere = bench.session.elsewhere
+    assert elsewhere is not None
+    assert elsewhere.title in row.words
+    assert bench.desk.title.machine.text() == f"Would be on {elsewhere.title}"
+    filled(bench)
+    assert action(bench.desk.machines, elsewhere.title).isChecked()
+    bench.qtbot.waitUntil(
+        lambda: bench.session.state.plan is not None and bench.session.state.plan.machine is elsewhere.machine
+    )
+    plan = bench.session.state.plan
+    assert plan is not None
+    assert plan.fits
+    assert plan.wishes.strategy == "fastest"
+
+
+def press(bench: Bench, button: QPushButton, by: str) -> None:
+    if by == "mouse":
+        bench.qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    else:
+        button.setFocus()
+        bench.qtbot.keyClick(button, Qt.Key.Key_Space)
+
+
+def alone() -> Model:
+    """14 B in fp8, of a type without siblings: nothing helps it but another machine."""
+    model = fakes.fourteen_billion()
+    assert model.shape is not None
+    return replace(model, quantization="fp8", shape=replace(model.shape, model_type="alone"))
 
 
 def test_a_plan_that_needs_nothing_offers_nothing(opened: Bench) -> None:

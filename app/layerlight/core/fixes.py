@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from layerlight.core.device import CPU, DISK, Budget, Device, Machine, format_size
 from layerlight.core.errors import LayerlightError
@@ -11,6 +12,9 @@ from layerlight.core.memory import MIB
 from layerlight.core.model import DTYPE_SIZES, Model
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
+
+if TYPE_CHECKING:
+    from layerlight.core.machines.machine_figures import MachineFile
 
 WORTH_SAYING = 1.5
 """A change is offered when it makes a token at least this many times faster: below, the estimates can't tell."""
@@ -35,6 +39,10 @@ class Fix:
     """How many times faster a token would be; infinite when the plan does not fit as it is."""
     wishes: Wishes | None = None
     budget: Budget | None = None
+    machine: MachineFile | None = None
+    """The machine that it wants: nothing changes on this one, but it can be planned for."""
+    model: str = ""
+    """The public model that it takes, by name: nobody has its weights yet, but it can be planned."""
 
 
 def fixes_of(plan: Plan, goes_on: Callable[[], bool] = lambda: True) -> tuple[Fix, ...]:
@@ -222,38 +230,40 @@ def _sibling(plan: Plan) -> Iterator[Fix]:
         budget = replace(plan.budget, context=min(plan.budget.context, model.context_length or plan.budget.context))
         other = try_plan(model, plan.machine, budget, Wishes(workload=plan.wishes.workload))
         if other is not None and other.fits and not is_carried(other):
-            yield from _fix(
+            found = _fix(
                 plan,
                 f"Take a smaller model of its family, for example {public.repository}.",
-                "It knows less.",
+                "It knows less, and has to be downloaded.",
                 budget=budget,
                 wishes=other.wishes,
                 model=model,
             )
+            yield from (replace(fix, model=public.name) for fix in found)
             return
 
 
 def _another_machine(plan: Plan) -> Iterator[Fix]:
     """The smallest bundled machine that holds all of it where it runs."""
-    for _, title, machine in sorted(_bundled(), key=lambda each: each[:2]):
+    for _, title, file in sorted(_bundled(), key=lambda each: each[:2]):
         wishes = plan.wishes.freed
-        other = try_plan(plan.model, machine, Budget(context=plan.budget.context), wishes)
+        other = try_plan(plan.model, file.machine, Budget(context=plan.budget.context), wishes)
         if other is not None and other.fits and not is_carried(other):
             seconds = other.prediction.seconds_per_token
             gain = plan.prediction.seconds_per_token / max(seconds, 1e-9) if plan.fits else float("inf")
             if gain >= WORTH_SAYING:
-                yield Fix(f"This wants another machine: {title} holds all of it.", "Another machine.", seconds, gain)
+                words = f"This wants another machine: {title} holds all of it."
+                yield Fix(words, "Another machine.", seconds, gain, machine=file)
                 return
 
 
-def _bundled() -> Iterable[tuple[int, str, Machine]]:
-    """(bytes it has for models, title, machine) of each machine that comes with the program."""
+def _bundled() -> Iterable[tuple[int, str, MachineFile]]:
+    """(bytes it has for models, title, itself) of each machine that comes with the program."""
     from layerlight.core.machines.machine_files import machine_names, read_machine_file  # as above
 
     for name in machine_names():
         found = read_machine_file(name)
         rooms = [device for device in found.machine.devices if device.id != DISK and not device.shares_memory_with]
-        yield sum(device.total or 0 for device in rooms), found.title, found.machine
+        yield sum(device.total or 0 for device in rooms), found.title, found
 
 
 _OFFERS: tuple[Callable[[Plan], Iterator[Fix]], ...] = (

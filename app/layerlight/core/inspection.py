@@ -63,8 +63,9 @@ def require_runnable(model: Model, tokenizer: bool = True) -> Model:
     called = model.name or model.folder
     if not model.kind.generates_text:
         why = " " + model.problems[0] if model.problems else ""
+        kind = "" if model.kind is ModelKind.GGUF else ": it does not write text"
         raise WrongKindOfModel(
-            f"{called} is of the kind “{model.kind.value}”: it does not write text.{why}",
+            f"{called} is of the kind “{model.kind.value}”{kind}.{why}",
             hint=model.hint or "Choose a chat or base text model.",
         )
     problems = [problem for problem in model.problems if tokenizer or problem != model.tokenizer_problem]
@@ -270,8 +271,8 @@ def _gguf(place: Path, name: str, files: list[str]) -> Model:
         None,
         name,
         files=tuple(files),
-        problems=("GGUF files are not supported here yet.",),
-        hint="Choose the safetensors version of this model.",
+        problems=("GGUF files are not supported here yet: its weights would be unpacked, several times the file.",),
+        hint="Choose the safetensors version of this model; loaded in 4 or 8 bit it takes about as little memory.",
         notes=tuple(notes),
     )
 

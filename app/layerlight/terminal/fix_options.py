@@ -11,6 +11,10 @@ from layerlight.core.plan import Plan, Wishes
 
 def options_of(plan: Plan, fix: Fix) -> tuple[str, ...]:
     """E.g. `--quantize int8`, or `without --pin`; empty for what only a person can do."""
+    if fix.machine is not None:
+        return (f"--machine {fix.machine.name}",)
+    if fix.model:
+        return ()  # another model is no option
     return (*_of_wishes(plan.wishes, fix.wishes or plan.wishes), *_of_budget(plan.budget, fix.budget or plan.budget))
 
 
@@ -44,6 +48,7 @@ def of_fix(plan: Plan, fix: Fix) -> dict[str, Any]:
         "gain": fix.gain if plan.fits else None,
         "seconds_per_token": fix.seconds_per_token,
         "options": list(options_of(plan, fix)),
+        "model": fix.model or None,
     }
 
 
@@ -53,7 +58,7 @@ def in_words(plan: Plan, fixes: tuple[Fix, ...]) -> list[str]:
     for number, fix in enumerate(fixes, 1):
         pace = f"{fix.seconds_per_token:.2g} s a token"
         gain = f"{fix.gain:.1f} times faster, {pace}" if plan.fits else f"it fits, {pace}"
-        options = "  ".join(options_of(plan, fix))
+        options = f"plan {fix.model}" if fix.model else "  ".join(options_of(plan, fix))
         lines.append(f"{number}. {fix.words} ({gain})" + (f"  {options}" if options else ""))
         lines.append(f"   Its price: {fix.price[:1].lower() + fix.price[1:]}")
     return lines

@@ -112,8 +112,12 @@ class FixRow(QFrame):
         self._pace.setToolTip("Predicted time of a token")
         self._gain.setText(_times(fix.gain))
         self._price.setText(fix.price)
-        self.button.setVisible(fix.wishes is not None and fix.budget is not None)
-        self.button.setAccessibleName(f"Apply: {words}")
+        said = "Plan for it" if fix.machine is not None else "Plan it" if fix.model else "Apply"
+        changes = fix.wishes is not None and fix.budget is not None
+        self.button.setVisible(changes or fix.machine is not None or bool(fix.model))
+        self.button.setText(said)
+        self.button.setToolTip("" if said == "Apply" else "Shows what it would be; nothing is loaded")
+        self.button.setAccessibleName(f"{said}: {words}")
 
     def _apply(self) -> None:
         if self._fix is not None:

@@ -458,7 +458,15 @@ class Session(QObject):
         self.planning.now()
 
     def apply(self, fix: Fix) -> None:
-        """Takes over what a fix changes: wishes, context, limits."""
+        """Takes over what a fix changes: wishes, context, limits; or plans for its machine, or its model."""
+        if fix.machine is not None:
+            if self.settings.strategy in ENGINE_STRATEGIES:
+                self.change_settings(strategy="fastest")
+            self.plan_for(fix.machine)
+            return
+        if fix.model:
+            self.open_public(fix.model)
+            return
         plan = self.state.plan
         if plan is None or fix.wishes is None or fix.budget is None or self._refused("changing the plan"):
             return
