@@ -15,6 +15,7 @@ from layerlight.core.device import Machine
 from layerlight.core.model import DTYPE_SIZES, Layer, LayerKind, Model
 from layerlight.core.plan import Plan
 from layerlight.core.sizing.attention import attention_for
+from layerlight.core.sizing.working_memory import work_of
 
 TYPICAL_ACCELERATOR, TYPICAL_UNIFIED, TYPICAL_CPU = 250e9, 100e9, 8e9
 TYPICAL_DISK, TYPICAL_BUS, TYPICAL_HAND_OVER = 0.5e9, 8e9, 50e-6
@@ -134,22 +135,24 @@ def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main:
         used[runs[layer.name]] += cache_bytes(plan, layer)
         if runs[layer.name] != places[layer.name]:
             passing = max(passing, _brought_at_once(plan, layer))
-    used[main] += passing
     for place in {main, *(place for place in places.values() if place not in ("cpu", "disk"))}:
-        used[place] += _working(plan, place)
+        used[place] += _working(plan, place, passing if place == main else 0)
     return used
 
 
-def _working(plan: Plan, place: str) -> int:
+def _working(plan: Plan, place: str, passing: int) -> int:
+    """What a pass needs: in its most demanding stage, or where a module computes with weights that are passing."""
     assert plan.model.shape is not None
-    batch = plan.wishes.workload.batch
-    return batch * memory.working_bytes(
+    work = work_of(
         plan.model.shape,
         plan.budget.context,
         plan.dtype,
         attention_for(plan.model.shape.model_type, plan.wishes.attention),
         plan.prefill_chunk,
+        plan.wishes.workload.batch,
+        plan.machine.device(place).kind,
     )
+    return max(work.most, work.in_modules + passing)
 
 
 class _Rates:
@@ -295,7 +298,11 @@ class Table:
         self.weights = [sum(weight_bytes(plan, layer) for layer in group) for group in self.groups]
         self.caches = [sum(cache_bytes(plan, layer) for layer in group) for group in self.groups]
         self.brought = [max(_brought_at_once(plan, layer) for layer in group) for group in self.groups]
-        self.working = {device.id: _working(plan, device.id) for device in plan.machine.devices}
+        self.working = {
+            (device.id, size): _working(plan, device.id, size)
+            for device in plan.machine.devices
+            for size in {0, *self.brought}
+        }
         self.known: dict[tuple[int, str, str], float] = {}
         number = {layer.name: at for at, group in enumerate(self.groups) for layer in group}
         self.stations = [
@@ -318,9 +325,8 @@ class Table:
             used[place] += self.weights[at]
             used[run] += self.caches[at]
             passing = max(passing, self.brought[at] if run != place else 0)
-        used[main] += passing
         for place in {main, *runs}:
-            used[place] += self.working[place]
+            used[place] += self.working[place, passing if place == main else 0]
         for place, size in used.items():
             most = self.capacity[place]
             if most is not None and size > most:

@@ -13,7 +13,7 @@ from layerlight.core.inspecting.config_file import ConfigFile
 from layerlight.core.inspecting.text_shape import text_shape
 from layerlight.core.model import TextShape
 from layerlight.core.sizing.kv_cache import kv_bytes
-from layerlight.core.sizing.working_memory import passes_of, working_bytes
+from layerlight.core.sizing.working_memory import passes_of, work_of, working_bytes
 from layerlight.engine.empty_pass import PassBytes, pass_bytes
 from tests.engine.model_kinds import KINDS, SEEING
 
@@ -76,9 +76,38 @@ def test_a_pass_needs_what_the_formula_says(kind: str, attention: str) -> None:
         pytest.skip(f"transformers has no sdpa for {model_type}")
     found = asked_kind(kind, attention)
     shape = shape_of(model_type, config)
-    real = found.working + sum(found.kv)
+    real = found.work.most + sum(found.kv)
     told = working_bytes(shape, CONTEXT, "bfloat16", attention, CHUNK) + sum(kept(shape, CONTEXT, "bfloat16"))
     assert -SHORT.get(model_type, 0.05) <= told / real - 1 <= LOOSE.get(model_type, 0.1), (told, real)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("kind", [*KINDS, "seeing"])
+def test_carried_weights_find_no_more_room_than_the_library_leaves(kind: str, attention: str) -> None:
+    """What lies beside a module's own weights while it computes is never taken for much less than it is."""
+    model_type, config = described(kind)
+    if attention == "sdpa" and model_type in NO_SDPA:
+        pytest.skip(f"transformers has no sdpa for {model_type}")
+    found = asked_kind(kind, attention)
+    shape = shape_of(model_type, config)
+    assert found.work.in_modules <= found.work.most
+    real = found.work.in_modules + sum(found.kv)
+    told = work_of(shape, CONTEXT, "bfloat16", attention, CHUNK).in_modules + sum(kept(shape, CONTEXT, "bfloat16"))
+    assert told / real - 1 >= -0.05, (told, real)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("kind", ["grouped", "latent", "experts", "gpt-2", "shared cache"])
+@pytest.mark.parametrize("device_kind", ["cpu", "cuda"])
+def test_what_the_empty_model_says_goes_before_the_formula(kind: str, attention: str, device_kind: str) -> None:
+    """On the CPU to the byte; on CUDA less what its softmax does not copy, as the formula says it."""
+    found, shape = asked_kind(kind, attention), shape_of(*described(kind))
+    cpu = work_of(shape, CONTEXT, "bfloat16", attention, CHUNK, told=found.work)
+    assert cpu == found.work
+    told = work_of(shape, CONTEXT, "bfloat16", attention, CHUNK, 3, device_kind, found.work)
+    usual = [work_of(shape, CONTEXT, "bfloat16", attention, CHUNK, 3, each).most for each in ("cpu", device_kind)]
+    assert told.most - 3 * cpu.most == usual[1] - usual[0]
+    assert (told.most < 3 * cpu.most) is (device_kind == "cuda" and attention == "eager" and kind != "gpt-2")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -88,7 +117,7 @@ def test_contexts_of_any_length_in_every_dtype(context: int, attention: str, dty
     model_type, config = KINDS["grouped"]
     found = asked(model_type, config, context, attention, dtype)
     shape = shape_of(model_type, config)
-    real = found.working + sum(found.kv)
+    real = found.work.most + sum(found.kv)
     told = working_bytes(shape, context, dtype, attention, CHUNK) + sum(kept(shape, context, dtype))
     assert -0.05 <= told / real - 1 <= 0.1, (told, real)
 

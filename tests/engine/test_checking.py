@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from layerlight.core.device import Budget
 from layerlight.core.errors import BadRequest, MapMismatch
+from layerlight.core.inspection import inspect_folder
 from layerlight.core.messages import LoadRequest
-from layerlight.core.plan import Placement
+from layerlight.core.placing import make_plan
+from layerlight.core.plan import Placement, Wishes
 from layerlight.engine.checking import check
 from layerlight.engine.device_map import complete_map
 from layerlight.engine.empty_model import empty_model, read_config
-from tests.engine.tiny_models import CONFIGS, request_for
+from tests.engine.tiny_models import CONFIGS, machine, request_for
 
 Folder = Callable[[str], Path]
 
@@ -109,3 +112,21 @@ def test_completing_names_no_parent(model_folder: Folder) -> None:
     model = empty_model(read_config(request), request)
     places = {each.layer: "cpu" for each in request.placements if each.layer != "model.rotary_emb"}
     assert set(complete_map(model, places, "sim:0").items()) - set(places.items()) == {("model.rotary_emb", "sim:0")}
+
+
+@pytest.mark.parametrize("kind", sorted(CONFIGS))
+@pytest.mark.parametrize("quantization", [None, "nf4"])
+def test_what_was_told_makes_a_checked_plan(kind: str, quantization: str | None, model_folder: Folder) -> None:
+    """Weights, cache and work as the libraries say them, to the byte."""
+    request = request_for(model_folder(kind), dtype="bfloat16", quantization=quantization, context=32)
+    checked = check(request).checked
+    assert checked.told is not None
+    assert checked.told.work is not None
+    model = replace(inspect_folder(model_folder(kind)), told=(checked.told,))
+    wishes = Wishes("bfloat16", quantization, attention="eager")
+    plan = make_plan(model, machine(), Budget(context=32), wishes)
+    assert plan.checked
+    assert {each.layer: each.size for each in plan.placements} == dict(checked.layers)
+    assert plan.prediction.use("cpu").kv == checked.kv_bytes
+    if quantization is None:
+        assert plan.prediction.use("cpu").working >= checked.told.work.most

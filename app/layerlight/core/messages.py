@@ -12,6 +12,7 @@ from layerlight.core.device import Machine
 from layerlight.core.errors import LayerlightError
 from layerlight.core.model import Model
 from layerlight.core.plan import Placement, Plan
+from layerlight.core.sizing.told_bytes import ToldBytes
 
 # -- requests: present tense, complete, so that each can be saved and repeated ---------------------------------------
 
@@ -177,10 +178,8 @@ class ModelChecked:
     """Bytes of the KV cache at the plan's context."""
     unquantized: tuple[str, ...] = ()
     """Modules that stay as they are although quantising was asked for."""
-    kv_per_layer: tuple[int, ...] = ()
-    """By decoder layer, after a prompt as long as the context; empty where the empty model can't run."""
-    working_bytes: int | None = None
-    """The most that lives beside weights and cache in a pass without quantisation; None where it can't be asked."""
+    told: ToldBytes | None = None
+    """All of it as plans take it: kept with the model, it goes before their own formulas."""
 
 
 @dataclass(frozen=True, slots=True)

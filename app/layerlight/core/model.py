@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from layerlight.core.sizing.told_bytes import ToldBytes
+
 
 class ModelKind(StrEnum):
     CHAT = "chat"
@@ -169,6 +171,8 @@ class Model:
     """The one of `problems` that is about the tokenizer: it keeps the model from answering, not from being planned."""
     config_dtype: str | None = None
     """The dtype that config.json names for computing: what weights become that are stored in fp8 or packed."""
+    told: tuple[ToldBytes, ...] = ()
+    """What the empty model has said, the newest first."""
 
     @property
     def size(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from layerlight.core import memory, speed
-from layerlight.core.device import CPU, DISK, Budget, Machine, format_size
+from layerlight.core.device import CPU, DISK, Budget, Device, Machine, format_size
 from layerlight.core.errors import BadRequest, DoesNotFit, MapMismatch, WrongKindOfModel
 from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, LayerKind, Model, TextShape
 from layerlight.core.plan import (
@@ -28,6 +28,9 @@ from layerlight.core.planning.rooms import Room, reserve, rooms_of
 from layerlight.core.planning.shortfall import nearest_fit
 from layerlight.core.planning.units import Unit, units_of
 from layerlight.core.sizing.attention import attention_for
+from layerlight.core.sizing.told_bytes import told_weights, told_work
+from layerlight.core.sizing.work import Work
+from layerlight.core.sizing.working_memory import work_of
 from layerlight.core.speed import Prices, Seconds
 
 STRATEGIES = ("fastest", "most-on-gpu")
@@ -55,7 +58,8 @@ def make_plan(model: Model, machine: Machine, budget: Budget, wishes: Wishes | N
     task = _Task(model, shape, machine, budget, wishes, rooms, dtype)
     choice = task.by_hand() if wishes.map else task.choose()
     prediction = task.predict(choice)
-    return Plan(model, machine, budget, wishes, dtype, task.placements(choice, prediction), prediction, notes=notes)
+    placements = task.placements(choice, prediction)
+    return Plan(model, machine, budget, wishes, dtype, placements, prediction, checked=task.is_checked, notes=notes)
 
 
 def require_fit(plan: Plan) -> Plan:
@@ -203,11 +207,7 @@ class _Task:
             memory.expands(model.quantization, machine.devices),
         )
         self.units = units if batch == 1 else tuple(replace(unit, kv=batch * unit.kv) for unit in units)
-        attention = attention_for(shape.model_type, wishes.attention)
-        self.working = batch * memory.working_bytes(shape, budget.context, dtype, attention, PREFILL_CHUNK)
-        turned_back = max((unit.largest_quantized for unit in units), default=0)
-        on_accelerator = rooms[0].device.is_accelerator
-        self.working += memory.dequantized_bytes(turned_back, dtype, wishes.quantization, on_accelerator)
+        self.work = {device.id: self._work(device) for device in machine.devices}
         width = DTYPE_SIZES[dtype]
         cached = _fits_in_free_ram(model, machine)
         self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK, cached=cached)
@@ -215,6 +215,26 @@ class _Task:
         self.steps = _steps(model, self.units)
         self.bundles = bundles_of(self.units, shape, wishes.quantization, self.pins)
         self.parts = tuple(part for bundle in self.bundles for part in bundle.parts)
+
+    def _work(self, device: Device) -> Work:
+        """What a pass needs on a device that runs layers: by the empty model where it was asked, else by formula."""
+        dtype, context, quantization = self.dtype, self.budget.context, self.wishes.quantization
+        attention = attention_for(self.shape.model_type, self.wishes.attention)
+        work = work_of(
+            self.shape, context, dtype, attention, PREFILL_CHUNK, self.workload.batch, device.kind, self._told_work()
+        )
+        largest = max((unit.largest_quantized for unit in self.units), default=0)
+        return work.beside(memory.dequantized_bytes(largest, dtype, quantization, device.is_accelerator))
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the empty model told weights, cache and work of this very plan; packed weights lie in the files."""
+        weights = self.model.quantization or told_weights(self.model.told, self.dtype, self.wishes.quantization)
+        return bool(weights) and self._told_work() is not None
+
+    def _told_work(self) -> Work | None:
+        attention = attention_for(self.shape.model_type, self.wishes.attention)
+        return told_work(self.model.told, self.dtype, attention, self.budget.context, PREFILL_CHUNK)
 
     def by_hand(self) -> Choice:
         """The map that was given. Raises MapMismatch, UnknownPlace, and DoesNotFit where bitsandbytes can't."""
@@ -238,7 +258,7 @@ class _Task:
         choosing = Choosing(
             self.bundles,
             tuple(bundle_of[unit] for unit in self.steps),
-            self.working,
+            self.work,
             Ways(self.prices, self._cost),
             lambda source, target: self._wanted(0, self.prices.of(self.prices.hand_over(source, target))),
         )
@@ -249,7 +269,7 @@ class _Task:
 
     def _nearest(self, devices: DeviceSet, nothing_fits: bool) -> Choice:
         """What lacks little on these devices; one that stays empty is none of those in use."""
-        places = list(nearest_fit(self.units, devices, self.working, self.pins))
+        places = list(nearest_fit(self.units, devices, self.work, self.pins))
         for bundle in self.bundles:
             for number in bundle.numbers[1:]:
                 places[number] = self.pins.get(number, places[bundle.first])
@@ -350,8 +370,12 @@ class _Task:
                 device.id,
                 weights.get(device.id, 0),
                 kv.get(device.id, 0),
-                (self.working if device.id == devices.main or (device.is_accelerator and device.id in weights) else 0)
-                + (carried if device.id == devices.main else 0),
+                (
+                    self.work[device.id].most
+                    if device.id == devices.main or (device.is_accelerator and device.id in weights)
+                    else 0
+                )
+                + (self.work[device.id].more_for(carried) if device.id == devices.main else 0),
                 reserve(device, self.budget),
                 capacity.get(device.id, 0),
             )

@@ -40,6 +40,7 @@ from layerlight.core.messages import (
 )
 from layerlight.core.model import Model
 from layerlight.core.plan import Plan
+from layerlight.core.sizing.told_bytes import with_answer
 
 
 class Phase(StrEnum):
@@ -103,7 +104,7 @@ def apply(state: State, event: Event) -> State:
         case Planned(plan=plan):
             return replace(state, plan=plan)
         case ModelChecked():
-            return replace(state, checked=event)
+            return replace(_told(state, event), checked=event)
         case StrategiesMapped():
             return state  # what is planned changes when it is chosen
         case StarterProgressed():
@@ -142,6 +143,14 @@ def apply(state: State, event: Event) -> State:
             return _engine_stopped(state, event) if not expected else replace(_forget(state), engine_running=False)
         case _:
             assert_never(event)
+
+
+def _told(state: State, event: ModelChecked) -> State:
+    """What the empty model said is kept with the model it was asked about: later plans stand on it."""
+    model = state.model
+    if model is None or event.told is None or model.folder != event.folder:
+        return state
+    return replace(state, model=replace(model, told=with_answer(model.told, event.told)))
 
 
 def _rest(state: State) -> Phase:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from layerlight.core.messages import LoadRequest, ModelChecked
+from layerlight.core.sizing.told_bytes import ToldBytes
 from layerlight.engine.device_map import complete_map, main_device, require_names
 from layerlight.engine.empty_model import empty_model, read_config, torch_dtype
 from layerlight.engine.empty_pass import pass_bytes
@@ -83,8 +84,16 @@ def check(request: LoadRequest) -> CheckedModel:
         layers=tuple(sizes.items()),
         kv_bytes=sum(passed.kv) if passed else kv_cache_bytes(model, request.context),
         unquantized=unquantized_modules(model) if request.quantization else (),
-        kv_per_layer=passed.kv if passed else (),
-        working_bytes=passed.working if passed else None,
+        told=ToldBytes(
+            request.dtype,
+            request.quantization,
+            request.attention,
+            request.context,
+            request.prefill_chunk,
+            () if stored else tuple(sizes.items()),
+            passed.kv if passed else (),
+            passed.work if passed else None,
+        ),
     )
     return CheckedModel(config, device_map, main, checked, layer_of, bool(absent), resaved)
 

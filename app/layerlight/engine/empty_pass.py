@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from layerlight.core.sizing.work import Work
 from layerlight.engine.failures import LIBRARY_FAILURES
 
 MOST_OPERATORS = 60_000
@@ -24,8 +26,8 @@ class PassBytes:
 
     kv: tuple[int, ...]
     """What the cache holds, by decoder layer."""
-    working: int
-    """The most that lives beside weights and cache."""
+    work: Work
+    """What lives beside weights and cache."""
 
 
 class _TooLong(RuntimeError):
@@ -44,18 +46,28 @@ def pass_bytes(model: Any, context: int, chunk: int) -> PassBytes | None:
     alive = _AliveBytes((*model.parameters(), *model.buffers()))
     cache = None
     try:
-        with torch.no_grad(), alive, _AttentionInOneKernel():
+        with torch.no_grad(), alive.inside(_computing_modules(model)), alive, _AttentionInOneKernel():
             for tokens in before:
                 cache = _run(model, tokens, cache)
             alive.reset_peak()
             cache = _run(model, counted, cache)
             kv = _kept(cache)
-            working = alive.peak - sum(kv)
+            work = Work(alive.peak - sum(kv), max(0, alive.peak_inside - sum(kv)))
             if context > whole:
                 kv = tuple(map(max, kv, _kept(_run(model, context - whole, cache))))
     except LIBRARY_FAILURES:  # what can't be asked is left to the plan's own formula
         return None
-    return PassBytes(kv, working)
+    return PassBytes(kv, work)
+
+
+def _computing_modules(model: Any) -> list[torch.nn.Module]:
+    """Modules with weights and with none below them: while they compute, weights that are carried are there."""
+    return [
+        module
+        for module in model.modules()
+        if any(True for _ in module.parameters(recurse=False))
+        and not any(True for child in module.children() for _ in child.parameters())
+    ]
 
 
 def _kept(cache: Any) -> tuple[int, ...]:
@@ -101,13 +113,35 @@ class _AliveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, known: tuple[torch.Tensor, ...]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.peak = 0
+        self.peak_inside = 0
+        """The same while one of the modules given to `inside` computed."""
         self._alive = 0
+        self._inside = 0
         self._operators = 0
         self._own = {id(storage): storage for storage in (tensor.untyped_storage() for tensor in known)}
         self._references: dict[int, Any] = {}
 
     def reset_peak(self) -> None:
-        self.peak = self._alive
+        self.peak = self.peak_inside = self._alive
+
+    @contextmanager
+    def inside(self, modules: Iterable[torch.nn.Module]) -> Iterator[None]:
+        """Tells these modules' own passes from what is computed between them."""
+
+        def enter(*_: Any) -> None:
+            self._inside += 1
+
+        def leave(*_: Any) -> None:
+            self._inside -= 1
+
+        hooks = []
+        for module in modules:
+            hooks += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave, always_call=True)]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._operators += 1
@@ -118,6 +152,8 @@ class _AliveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if isinstance(each, torch.Tensor):
                 self._see(each.untyped_storage())
         self.peak = max(self.peak, self._alive)
+        if self._inside:
+            self.peak_inside = max(self.peak_inside, self._alive)
         return result
 
     def _see(self, storage: torch.UntypedStorage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -14,6 +14,7 @@ from layerlight.core.planning.optimum import Counts, Search
 from layerlight.core.planning.puzzle import UNBOUNDED, Kind, Puzzle, bound
 from layerlight.core.planning.relaxation import tolls_of
 from layerlight.core.planning.sequence import Line, Row
+from layerlight.core.sizing.work import Work
 
 NODES = 5000
 """Steps of a search before the best so far is taken, with what is known of how far it may be from the optimum."""
@@ -39,14 +40,14 @@ class Choosing:
         self,
         bundles: Sequence[Bundle],
         steps: Sequence[int],
-        working: int,
+        work: Mapping[str, Work],
         ways: Ways,
         hand_over: Callable[[str, str], float],
         nodes: int = NODES,
     ) -> None:
-        """`steps` are numbers of bundles in the order they run; `working` bytes are needed on each device that runs
-        layers; `hand_over(place, next)` is its cost in the whole workload."""
-        self.bundles, self.working = bundles, working
+        """`steps` are numbers of bundles in the order they run; `work` is what a pass needs on a device that
+        runs layers; `hand_over(place, next)` is its cost in the whole workload."""
+        self.bundles, self.work = bundles, work
         self.line = Line(steps, len(bundles))
         self.ways, self._hand_over_cost = ways, hand_over
         self._hand_overs: dict[tuple[str, str], float] = {}
@@ -107,7 +108,8 @@ class Choosing:
             kinds.append(Kind(kind_of.count(kind), ways, 2 * kind_of.index(kind) > len(kind_of)))
             labels.append(places)
         needed = frozenset(range(len(devices.accelerators)))
-        puzzle = Puzzle(tuple(kinds), rooms, needed, self._least_hand_overs(devices))
+        spare = self.work[devices.main].carrying_room
+        puzzle = Puzzle(tuple(kinds), rooms, needed, self._least_hand_overs(devices), spare)
         return _Look(self, devices, puzzle, tuple(kind_of), tuple(labels))
 
     def _room(self, devices: DeviceSet, at: int) -> int:
@@ -116,7 +118,7 @@ class Choosing:
         if room.capacity is None:
             return UNBOUNDED
         runs = place in (devices.main, *(each.device.id for each in devices.accelerators))
-        return room.capacity - (self.working if runs and place != DISK else 0)
+        return room.capacity - (self.work[place].most if runs and place != DISK else 0)
 
     def _least_hand_overs(self, devices: DeviceSet) -> float:
         """Each accelerator after the first is reached at least once, unless a tower is all that it holds."""

@@ -7,30 +7,34 @@ from collections.abc import Mapping, Sequence
 from layerlight.core.planning.device_sets import DeviceSet
 from layerlight.core.planning.puzzle import UNBOUNDED
 from layerlight.core.planning.units import Unit
+from layerlight.core.sizing.work import Work
 
 
-def nearest_fit(units: Sequence[Unit], devices: DeviceSet, working: int, pins: Mapping[int, str]) -> tuple[str, ...]:
+def nearest_fit(
+    units: Sequence[Unit], devices: DeviceSet, work: Mapping[str, Work], pins: Mapping[int, str]
+) -> tuple[str, ...]:
     """Units on the first place that has room for them, the largest first; what finds none lies where most is left.
 
     What carried units need where they run grows with their number, so the filling is repeated until that is kept free.
     """
     held = 0
     while True:
-        places = _fill(units, devices, working, pins, held)
+        places = _fill(units, devices, work, pins, held)
         carried = [unit for unit, place in zip(units, places, strict=True) if devices.runs_on(place) != place]
-        needed = sum(unit.kv for unit in carried) + max((unit.tensor for unit in carried), default=0)
+        passing = max((unit.tensor for unit in carried), default=0)
+        needed = sum(unit.kv for unit in carried) + work[devices.main].more_for(passing)
         if needed <= held:
             return places
         held = needed
 
 
 def _fill(
-    units: Sequence[Unit], devices: DeviceSet, working: int, pins: Mapping[int, str], held: int
+    units: Sequence[Unit], devices: DeviceSet, work: Mapping[str, Work], pins: Mapping[int, str], held: int
 ) -> tuple[str, ...]:
     left = {room.device.id: UNBOUNDED if room.capacity is None else room.capacity for room in devices.rooms}
     running = {devices.main, *(room.device.id for room in devices.accelerators)}
     for place in running & left.keys():
-        left[place] -= working + (held if place == devices.main else 0)
+        left[place] -= work[place].most + (held if place == devices.main else 0)
     chosen: dict[int, str] = {}
     for number in sorted(range(len(units)), key=lambda number: (number not in pins, -units[number].size, number)):
         unit = units[number]

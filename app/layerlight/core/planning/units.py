@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layerlight.core import memory
 from layerlight.core.model import Layer, LayerKind, Model, Tensor, TextShape
+from layerlight.core.plan import PREFILL_CHUNK
+from layerlight.core.sizing.told_bytes import told_cache, told_weights
 
 _KEPT_MODELS = 4
 """Weighings that are kept: a slider plans the same model again and again."""
@@ -60,11 +62,15 @@ def units_of(
 ) -> tuple[Unit, ...]:
     """The model's units in its own order; tied layers stand where the first of them does.
 
-    Where it `expands`, weights stored in fp8 or mxfp4 are loaded in `dtype`.
+    Where it `expands`, weights stored in fp8 or mxfp4 are loaded in `dtype`. What the empty model told goes before the
+    formulas.
     """
-    weights = dict(
-        zip((layer.name for layer in model.layers), _weighed(model, dtype, quantization, expands), strict=True)
-    )
+    told = told_weights(model.told, dtype, quantization)
+    weights = {
+        layer.name: each if told.get(layer.name, each.size) == each.size else replace(each, size=told[layer.name])
+        for layer, each in zip(model.layers, _weighed(model, dtype, quantization, expands), strict=True)
+    }
+    cache = told_cache(model.told, dtype, context, PREFILL_CHUNK)
     by_name = {layer.name: layer for layer in model.layers}
     group_of = {name: group for group in model.tied for name in group}
     units: list[Unit] = []
@@ -74,18 +80,18 @@ def units_of(
             continue
         together = tuple(by_name[name] for name in group_of.get(layer.name, (layer.name,)) if name in by_name)
         done.update(each.name for each in together)
-        units.append(_unit(together, tuple(weights[each.name] for each in together), shape, context, dtype))
+        kv = sum(
+            cache[layer.index] if layer.index < len(cache) else memory.kv_bytes(shape, layer.index, context, dtype)
+            for layer in together
+            if layer.index is not None
+        )
+        units.append(_unit(together, tuple(weights[each.name] for each in together), kv))
     return tuple(units)
 
 
-def _unit(layers: tuple[Layer, ...], weights: tuple[Weights, ...], shape: TextShape, context: int, dtype: str) -> Unit:
-    return Unit(
-        layers,
-        tuple(each.size for each in weights),
-        sum(memory.kv_bytes(shape, layer.index, context, dtype) for layer in layers if layer.index is not None),
-        max(each.tensor for each in weights),
-        weights,
-    )
+def _unit(layers: tuple[Layer, ...], weights: tuple[Weights, ...], kv: int) -> Unit:
+    sizes = tuple(each.size for each in weights)
+    return Unit(layers, sizes, kv, max(each.tensor for each in weights), weights)
 
 
 # -- weighing: the same for every context and every limit, and long where each expert is a tensor ----------------------

@@ -1,7 +1,9 @@
 """Bytes that one pass needs beside weights and cache: what is alive at once in its most demanding stage.
 
-Every figure counts the tensors that transformers' own code holds at that line, in elements a token. They are checked
-against the library on the meta device, type by type.
+Every figure counts the tensors that transformers' own code holds at that line, in elements a token. They were measured:
+on the meta device type by type, where a test holds them within 5 to 10 %, and as peaks of the CPU's kernels on the
+simulated accelerator, within 5 %. What differs on other kinds of devices was read in the libraries and never measured:
+softmax and attention kernels on CUDA, ROCm, XPU and Metal. What the empty model tells of one model goes before it all.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from dataclasses import dataclass
 from layerlight.core.inspecting.layer_types import FULL, HYBRID, LINEAR, NOTHING
 from layerlight.core.model import DTYPE_SIZES, TextShape
 from layerlight.core.sizing.kv_cache import elements_per_token, head_dim, key_value_heads, tokens_held, window_of
+from layerlight.core.sizing.work import Work
 
 FUSED_SOFTMAX = frozenset({"cuda", "rocm"})
-"""Kinds of device whose softmax reads half precision and writes float32 without a copy in between."""
+"""Kinds of device whose softmax reads half precision and writes float32 without a copy in between: read in torch's
+`softmax.int`, which asks for CUDA (ROCm calls itself so too); not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,47 @@ def working_bytes(
     device_kind: str = "cpu",
 ) -> int:
     """Most bytes of a pass beside weights and cache, for a prompt of up to `context` tokens read in chunks."""
-    passes = [
-        _Pass(shape, tokens, length, DTYPE_SIZES[dtype], attention, device_kind in FUSED_SOFTMAX, device_kind != "cpu")
+    return work_of(shape, context, dtype, attention, chunk, batch, device_kind).most
+
+
+def work_of(
+    shape: TextShape,
+    context: int,
+    dtype: str,
+    attention: str,
+    chunk: int,
+    batch: int = 1,
+    device_kind: str = "cpu",
+    told: Work | None = None,
+) -> Work:
+    """The same with what lies beside carried weights.
+
+    `told` is what the empty model says of the last whole chunk, which it computes as the CPU does: it takes the place
+    of the formula, but for what differs on other kinds of devices.
+    """
+    passes = _passes(shape, context, dtype, attention, chunk, device_kind)
+    works = [each.work() for each in passes]
+    if told is not None:
+        first = works[0]
+        usual = _passes(shape, context, dtype, attention, chunk, "cpu")[0].work()
+        works[0] = Work(
+            max(told.most + first.most - usual.most, passes[0].logits()),
+            max(told.in_modules + first.in_modules - usual.in_modules, passes[0].logits()),
+        )
+    return Work(batch * max(each.most for each in works), batch * max(each.in_modules for each in works))
+
+
+def experts_bytes(shape: TextShape, context: int, dtype: str, chunk: int, batch: int = 1) -> int:
+    """Most bytes in RAM of a pass whose experts alone run there: hidden states come in and go back beside them."""
+    return batch * max(each.in_experts() for each in _passes(shape, context, dtype, "sdpa", chunk, "cpu"))
+
+
+def _passes(shape: TextShape, context: int, dtype: str, attention: str, chunk: int, device_kind: str) -> list[_Pass]:
+    fused, on_accelerator = device_kind in FUSED_SOFTMAX, device_kind != "cpu"
+    return [
+        _Pass(shape, tokens, length, DTYPE_SIZES[dtype], attention, fused, on_accelerator)
         for tokens, length in passes_of(context, chunk)
     ]
-    return batch * max(each.bytes() for each in passes)
 
 
 def passes_of(context: int, chunk: int) -> tuple[tuple[int, int], ...]:
@@ -93,17 +133,25 @@ class _Pass:
     fused_softmax: bool
     on_accelerator: bool
 
-    def bytes(self) -> int:
-        stages = [self._logits(), self._throughout() + max(self._stages())]
-        return max(stages)
+    def work(self) -> Work:
+        throughout = self._throughout()
+        in_modules = max(self.logits(), throughout + max(self._in_modules()))
+        between = max(stage for kind in self._kinds or {FULL} for stage in self._between_modules(kind))
+        return Work(max(in_modules, throughout + between), in_modules)
 
-    def _stages(self) -> Iterator[int]:
+    def in_experts(self) -> int:
+        return 2 * self._hidden + self._experts()
+
+    def _in_modules(self) -> Iterator[int]:
+        """Stages in which a module with weights computes; some types still hold their scores at the last projection."""
         yield self._norm()
         for kind in self._kinds:
-            yield from self._attention(kind)
+            yield self._projecting(kind)
+            if self.attention == "eager" and self._habits.scores[0] > 1:
+                yield from self._between_modules(kind)
         if {LINEAR, HYBRID}.intersection(self.shape.layer_types):
             yield self._linear()
-        yield self._mlp()
+        yield self._mlp(self._habits.mlp - (0 if self._habits.streams else 1))
         if self.shape.experts:
             yield self._experts()
 
@@ -152,10 +200,18 @@ class _Pass:
         """A norm in float32: its input, that and its square, beside the layer's own input."""
         return 2 * self._hidden + 8 * self.tokens * self.shape.hidden_size
 
-    def _attention(self, kind: str) -> Iterator[int]:
-        """Projections turned, the cache growing, scores."""
+    def _projecting(self, kind: str) -> int:
+        """Projections turned, or a norm of the queries in float32; with latents all that was made of them."""
         queries, keys, values = self._projected(kind)
-        yield 2 * self._hidden + max(4 * queries + keys + values, queries + 8 * queries // self.width)
+        turned = max(4 * queries + keys + values, queries + 8 * queries // self.width)
+        latent = self.shape.latent_rank is not None
+        made = 2 * queries + keys + values + self._expanded(kind) + self._kept() if latent else 0
+        return 2 * self._hidden + max(turned, made)
+
+    def _between_modules(self, kind: str) -> Iterator[int]:
+        """The cache growing, scores, gate times up: what no module with weights takes part in."""
+        queries, keys, values = self._projected(kind)
+        yield self._mlp(self._habits.mlp)
         yield 2 * self._hidden + queries + 2 * (keys + values) + self._growth(kind)
         taken = keys + values if self._habits.fused or self.shape.latent_rank is not None else 0
         yield 2 * self._hidden + queries + taken + self._expanded(kind) + self._scores(kind)
@@ -224,12 +280,13 @@ class _Pass:
             return 0
         return self.shape.heads * self.tokens * max(self._seen(kind) for kind in self._kinds) * self.width
 
-    def _mlp(self) -> int:
+    def _mlp(self, alive: int) -> int:
+        """With so many tensors of its inner width."""
         inner = self.shape.intermediate_size
         if self.shape.experts and self.shape.expert_size:
             inner = max(self.shape.shared_expert_size, self.shape.intermediate_size if self._has_dense_layers() else 0)
         own = (3 + self._habits.hidden) * self._hidden + self._kept()
-        return own + self._habits.mlp * self.tokens * inner * self.width
+        return own + alive * self.tokens * inner * self.width
 
     def _has_dense_layers(self) -> bool:
         return self.shape.model_type.startswith(("deepseek", "glm4_moe", "llama4", "ernie", "longcat"))
@@ -269,7 +326,7 @@ class _Pass:
                 return own + squares + chunk * inner + self.tokens * (entering + linear.width * self.width)
         return own + 7 * self.tokens * linear.width * self.width
 
-    def _logits(self) -> int:
+    def logits(self) -> int:
         """The last token's logits, and what drawing a token takes."""
         tokens = self.tokens if self.shape.model_type in _ALL_LOGITS else 1
         return 24 * self.length + self.shape.vocabulary * (tokens * self.width + _SAMPLING)

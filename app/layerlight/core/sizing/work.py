@@ -1,0 +1,28 @@
+"""Work: bytes of a pass beside weights and cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is alive at once while a pass computes."""
+
+    most: int
+    """In its most demanding stage."""
+    in_modules: int
+    """The most while a module computes that has weights: what lies beside weights carried for a pass."""
+
+    @property
+    def carrying_room(self) -> int:
+        """Of `most`, what is free again whenever carried weights are there: a module's come just before it computes."""
+        return max(0, self.most - self.in_modules)
+
+    def more_for(self, carried: int) -> int:
+        """Bytes beside `most` that a pass needs where so many are carried at once."""
+        return max(0, carried - self.carrying_room)
+
+    def beside(self, size: int) -> Work:
+        """The same where each module also needs so many bytes while it computes."""
+        return Work(max(self.most, self.in_modules + size), self.in_modules + size)
