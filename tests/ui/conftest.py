@@ -28,6 +28,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.qt_log_ignore("does not support propagateSizeHints", extend=True))
 
 
+@pytest.fixture(autouse=True)
+def one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a scripted engine tells is taken at once, however busy the machine that runs the tests."""
+    monkeypatch.setattr("layerlight.ui.session.TURN", 3600.0)
+
+
 class Bench:
     """Everything a test of the window touches, with the steps that many tests begin with."""
 

@@ -450,3 +450,47 @@ def test_progress_never_falls_and_always_ends(opened: Bench) -> None:
     assert shares == sorted(shares)
     opened.engine.tell(ModelLoaded(request.folder, 1.0, (), ()))
     assert opened.session.state.progress is None
+
+
+class Turns(QObject):
+    """Notes what is heard, and how often the event loop came by in between."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.heard: list[str] = []
+        session.changed.connect(self._hear)
+
+    @Slot(object, object)
+    def _hear(self, _state: State, event: object) -> None:
+        self.heard.append(type(event).__name__)
+
+
+def test_what_arrives_together_is_taken_over_several_turns_in_its_order(
+    loaded: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty views repainted in one go are a stall; the words still come whole and in order."""
+    monkeypatch.setattr("layerlight.ui.session.TURN", 0.0)
+    session = loaded.session
+    assert session.ask("Where?")
+    turns = Turns(session)
+    words = [TextProduced(f"{number} ", (number,)) for number in range(6)]
+    loaded.engine.tell(PromptCounted(3, 64, 61), *words)
+    assert turns.heard == ["PromptCounted"]
+    request = loaded.engine.of_kind(TextRequest)[-1]
+    loaded.engine.tell(RunFinished(result_of(request, [word.text for word in words])))
+    assert turns.heard == ["PromptCounted"], "what comes later must not overtake what waits"
+    loaded.qtbot.waitUntil(lambda: "RunFinished" in turns.heard)
+    assert turns.heard[:8] == ["PromptCounted", *["TextProduced"] * 6, "RunFinished"]
+    assert session.turns[-1].content == "0 1 2 3 4 5 "
+
+
+def test_what_waits_for_its_turn_is_not_heard_after_the_end(loaded: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layerlight.ui.session.TURN", 0.0)
+    session = loaded.session
+    assert session.ask("Where?")
+    turns = Turns(session)
+    loaded.engine.tell(PromptCounted(3, 64, 61), TextProduced("a", (1,)), TextProduced("b", (2,)))
+    session.close()
+    assert turns.heard == ["PromptCounted"]
+    loaded.qtbot.wait(20)
+    assert turns.heard == ["PromptCounted"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import signal
 import sys
@@ -14,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QApplication
 
 from layerlight.core.folders import Folders, own_folders
-from layerlight.ui.parts import PARTS
+from layerlight.ui.parts import gather
 from layerlight.ui.theme import ThemeSwitch, font
 from layerlight.ui.window import Window
 
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     from layerlight.ui.program import Program
 
 Result = TypeVar("Result")
-HEAVY = ("msgspec", "layerlight.core.messages", "psutil")
-"""Parts that take long and can't be had in pieces."""
-PEEP = 4
-"""ms between two looks at a thread that imports."""
 SWITCH = 0.001
 """Seconds after which a thread that works in Python lets the window's own in: 5 ms by default, once for every slot."""
 
@@ -56,6 +51,8 @@ class Opening(QObject):
 
     ready = Signal(object)
     """The Program, once everything stands and the engine has been started."""
+    _came = Signal()
+    """What was done on a thread is done."""
 
     def __init__(
         self, app: QApplication, folders: Folders, engine: Sequence[str] | None = None, argv: Sequence[str] = ()
@@ -70,6 +67,7 @@ class Opening(QObject):
         self.window = Window(str(saved.get("window_geometry", "")))
         self.window.closing.connect(self._close_early)
         self.program: Program | None = None
+        self._came.connect(self._step, Qt.ConnectionType.QueuedConnection)
         self._steps = self._build()
 
     def start(self) -> None:
@@ -77,8 +75,9 @@ class Opening(QObject):
 
     def hurry(self) -> Program:
         """Does all that is left at once."""
-        for _ in self._steps:
-            pass
+        for step in self._steps:
+            if isinstance(step, threading.Thread):
+                step.join()
         if self.program is None:
             raise RuntimeError("the window was closed before the program stood")
         return self.program
@@ -90,9 +89,31 @@ class Opening(QObject):
 
     @Slot()
     def _step(self) -> None:
-        for wait in self._steps:
-            QTimer.singleShot(wait or 0, self, self._step)
+        for step in self._steps:
+            if not isinstance(step, threading.Thread):  # it calls again when it is done
+                QTimer.singleShot(0, self, self._step)
             return
+
+    def _beside(self, work: Callable[[], Result], name: str) -> Generator[threading.Thread, None, Result]:
+        """What `work` gives or raises, done on a thread while the window goes on."""
+        found: list[Result] = []
+        failed: list[Exception] = []
+
+        def run() -> None:
+            try:
+                found.append(work())
+            except Exception as error:  # noqa: BLE001  a thread's edge
+                failed.append(error)
+            finally:
+                with suppress(RuntimeError):  # the window is gone already
+                    self._came.emit()
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        yield thread
+        if failed:
+            raise failed[0]
+        return found[0]
 
     @Slot()
     def _close_early(self) -> None:
@@ -113,16 +134,9 @@ class Opening(QObject):
         yield
         QFontMetrics(font(14)).horizontalAdvance("Layerlight")  # finds the fonts, which takes as long as a large import
         yield
-        for part in PARTS:
-            if part in HEAVY:
-                yield from _beside(partial(importlib.import_module, part), f"import {part}")
-            importlib.import_module(part)
-            yield
+        yield from self._beside(gather, "imports")
         from layerlight.ui import program as making
 
-        self.themes.dress()
-        yield
-        yield from making.warm_up(self.window)
         program = yield from making.assemble(self.window, self.themes, self._folders, self._engine)
         self.program = program
         yield
@@ -135,10 +149,9 @@ class Opening(QObject):
         program.session.begin(machine)
         yield
         yield from program.desk.prepare()
-        yield
         from layerlight.store.chats import open_chats
 
-        store = yield from _beside(partial(open_chats, self._folders.chats), "chats")  # checks all of the file
+        store = yield from self._beside(partial(open_chats, self._folders.chats), "chats")  # checks all of the file
         store.take_over()
         yield
         program.session.reopen(store)
@@ -146,21 +159,6 @@ class Opening(QObject):
         if folder:
             program.session.open_folder(folder)
         self.ready.emit(program)
-
-
-def _beside(work: Callable[[], Result], name: str) -> Generator[int, None, Result]:
-    """What `work` gives, done on a thread while the window goes on; an error is met again when it is redone here."""
-    found: list[Result] = []
-
-    def run() -> None:
-        with suppress(Exception):
-            found.append(work())
-
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        yield PEEP
-    return found[0] if found else work()
 
 
 def _saved(path: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from layerlight.ui.notice_bar import NoticeBar
 from layerlight.ui.pick_menus import MachineMenu, ShapeMenu
 from layerlight.ui.session import Session
 from layerlight.ui.shelf import Shelf
-from layerlight.ui.steps import at_once, polish
+from layerlight.ui.steps import at_once
 from layerlight.ui.theme import ThemeSwitch
 from layerlight.ui.title_bar import TitleBar
 from layerlight.ui.welcome_panel import WelcomePanel
@@ -55,7 +55,6 @@ def make_parts(session: Session, shelf: Shelf) -> Generator[None, None, DeskPart
     yield
     welcome = WelcomePanel(session)
     yield
-    yield from polish(welcome)
     lanes = LayerMap(session, legend=False)
     yield
     return DeskParts(machines, shapes, exports, welcome, lanes)
@@ -127,25 +126,20 @@ class Desk(QWidget):
         self.close_wanted.connect(window.close)
         self.named.connect(window.rename)
 
-    def prepare(self) -> Generator[None, None, None]:
-        """Makes the working view before it is needed, in steps, while the engine warms up."""
+    def make_work(self) -> Generator[None, None, None]:
+        """Makes the working view before it is needed, in steps."""
         parts: list[QWidget] = []
         for make in (*(partial(kind, self._session) for kind in PARTS), partial(LogPanel, self._log)):
             parts.append(make())
             yield
-            yield from polish(parts[-1])
         pages = yield from stacked(parts)
-        parts.append(pages)
-        work = WorkPanel(self._session, self._log, parts)
+        self._stand_up(WorkPanel(self._session, self._log, [*parts, pages]))
         yield
-        yield from polish(work)
-        if self._work is not None:  # something needed it meanwhile
-            work.deleteLater()
-            return
-        self._stand_up(work)
-        yield
-        work.resize(self._pages.size())
-        yield from work.prepare()
+
+    def prepare(self) -> Iterator[None]:
+        """Draws the working view before it is shown, in steps, while the engine warms up."""
+        self.work.resize(self._pages.size())
+        yield from self.work.prepare()
 
     @Slot(str)
     def _close(self, geometry: str) -> None:

@@ -1,4 +1,12 @@
-"""What the window's program is made of, in pieces small enough that the window answers between them."""
+"""What the window's program is made of, imported on a thread while an empty window already answers."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import suppress
+
+QT = ("PySide6.QtCore", "PySide6.QtGui", "PySide6.QtWidgets")
+"""Their classes reach Python when they are first met, whole families at once, which would be a stall of 20 ms."""
 
 PARTS = (
     "socket",
@@ -79,4 +87,16 @@ PARTS = (
     "layerlight.ui.measurement_keeper",
     "layerlight.ui.program",
 )
-"""Imported in this order once the window is on the screen: each brings in little beside itself."""
+"""Imported in this order once the window is on the screen: each brings in little beside itself, so the lock of the
+interpreter is never held for long."""
+
+
+def gather() -> None:
+    """Brings in everything. What fails is met again where it is needed."""
+    for name in QT:
+        module = importlib.import_module(name)
+        for each in dir(module):
+            getattr(module, each)
+    for part in PARTS:
+        with suppress(ImportError):
+            importlib.import_module(part)

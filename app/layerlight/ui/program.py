@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-
-from PySide6.QtWidgets import QScrollArea
 
 from layerlight.core.environment import engine_environment
 from layerlight.core.folders import Folders
@@ -44,17 +42,6 @@ class Program:
         self.link.finish()
 
 
-def warm_up(window: Window) -> Iterator[None]:
-    """Qt's classes reach Python when they are first met, whole families at once: each in a step of its own."""
-    area = QScrollArea(window)
-    yield
-    area.viewport()
-    yield
-    area.style()
-    area.deleteLater()
-    yield
-
-
 def assemble(
     window: Window, themes: ThemeSwitch, folders: Folders, engine: Sequence[str] | None = None
 ) -> Generator[None, None, Program]:
@@ -70,8 +57,12 @@ def assemble(
     yield
     parts = yield from make_parts(session, Shelf())
     desk = Desk(session, log, themes, parts)
+    window.hold(desk)
     yield
     desk.crown()
+    yield
+    yield from desk.make_work()
+    themes.dress()  # each control finds its style once: while all is put together it would at every level
     yield
     yield from polish(desk)
     desk.furnish(window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -148,6 +149,10 @@ class Session(QObject):
         self._unheard.setSingleShot(True)
         self._unheard.setInterval(UNHEARD)
         self._unheard.timeout.connect(self._stop_unheard)
+        self._due: deque[Event] = deque()
+        """Events that have arrived and wait for their turn."""
+        self._turn = QTimer(self, singleShot=True, interval=0)
+        self._turn.timeout.connect(self._take_due)
         engine.arrived.connect(self._take_all)
 
     # -- what views ask ------------------------------------------------------------------------------------------
@@ -653,14 +658,26 @@ class Session(QObject):
 
     @Slot(object)
     def _take_all(self, events: list[Event]) -> None:
-        """Of a load's many small steps that arrive together the views hear the last of each kind."""
-        for i, event in enumerate(events):
-            if self._closed:
-                return
-            if isinstance(event, STEPS) and _is_overtaken(event, events[i + 1 :]):
+        self._due.extend(events)
+        if not self._turn.isActive():
+            self._take_due()
+
+    @Slot()
+    def _take_due(self) -> None:
+        """Takes what has arrived, as much as fits into one turn of the event loop.
+
+        Of a load's many small steps that arrive together the views hear the last of each kind.
+        """
+        until = time.perf_counter() + TURN
+        while self._due and not self._closed:
+            event = self._due.popleft()
+            if isinstance(event, STEPS) and _is_overtaken(event, self._due):
                 self.state = apply(self.state, event)
             else:
                 self._take(event)
+            if self._due and time.perf_counter() > until:
+                self._turn.start()
+                return
 
     def _take(self, event: Event) -> None:
         match event:
@@ -803,6 +820,8 @@ class Session(QObject):
 
 ENDS = ("Failed", "EngineStopped", "RunFinished", "StarterReady", "ModelLoaded", "MachineCalibrated")
 STEPS = (LayerPlaced, LoadProgressed)
+TURN = 0.003
+"""Seconds after which no further event is taken in the same turn of the event loop."""
 
 
 def here() -> Machine:
@@ -817,7 +836,7 @@ def _with_tied(model: Model | None, layers: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *(name for group in groups for name in group))))
 
 
-def _is_overtaken(event: Event, later: list[Event]) -> bool:
+def _is_overtaken(event: Event, later: Iterable[Event]) -> bool:
     """Whether another step of the same kind follows before anything else does."""
     for each in later:
         if type(each) is type(event):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 from PySide6.QtWidgets import QWidget
 
 Result = TypeVar("Result")
-TOGETHER = 8
-"""Controls that are given their style in one step."""
+ENOUGH = 0.003
+"""Seconds after which a step of many small ones ends."""
 
 
 def at_once(steps: Generator[object, None, Result]) -> Result:
@@ -23,9 +24,11 @@ def at_once(steps: Generator[object, None, Result]) -> Result:
 
 
 def polish(widget: QWidget) -> Iterator[None]:
-    """Gives a widget and all in it their style, a few at a time."""
-    all_of_it = [widget, *widget.findChildren(QWidget)]
-    for first in range(0, len(all_of_it), TOGETHER):
-        for each in all_of_it[first : first + TOGETHER]:
-            each.ensurePolished()
-        yield
+    """Gives a widget and all in it their style, as many at a time as take no longer than `ENOUGH`."""
+    began = time.perf_counter()
+    for each in (widget, *widget.findChildren(QWidget)):
+        each.ensurePolished()
+        if time.perf_counter() - began > ENOUGH:
+            yield
+            began = time.perf_counter()
+    yield

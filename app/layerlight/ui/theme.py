@@ -38,7 +38,7 @@ class ThemeSwitch(QObject):
     def dress(self) -> None:
         """Gives plain controls their style. An empty window needs none, and is up sooner without."""
         self._dressed = True
-        self._apply()
+        self._app.setStyleSheet(sheet(self._theme()))
 
     def choose(self, choice: str) -> None:
         self._choice = choice
@@ -49,9 +49,12 @@ class ThemeSwitch(QObject):
         if self._choice == "system":
             self._apply()
 
-    def _apply(self) -> None:
+    def _theme(self) -> Theme:
         dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
-        theme = DARK if self._choice == "dark" or (self._choice == "system" and dark) else LIGHT
+        return DARK if self._choice == "dark" or (self._choice == "system" and dark) else LIGHT
+
+    def _apply(self) -> None:
+        theme = self._theme()
         self._app.setPalette(qt_palette(theme))
         if self._dressed:
             self._app.setStyleSheet(sheet(theme))

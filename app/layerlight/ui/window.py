@@ -41,9 +41,16 @@ class Window(QWidget):
         if geometry:
             self.restoreGeometry(QByteArray.fromBase64(geometry.encode("ascii", "ignore")))
 
+    def hold(self, content: QWidget) -> None:
+        """Takes the desk while it is being put together: unseen, and before it has a style, which would be sought
+        anew for all that lies in it."""
+        content.hide()
+        content.setParent(self)
+
     def fill(self, content: QWidget) -> None:
         """Puts the desk in."""
         self._inside.addWidget(content)
+        content.show()
 
     @Slot(str)
     def rename(self, name: str) -> None:
