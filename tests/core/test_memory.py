@@ -173,13 +173,15 @@ def test_a_constant_state_is_counted_by_kind(kind: str) -> None:
     ("cache", "size"),
     [
         (None, 64 * 1000 * 2),
-        ("int8", 64 * 1000 + 4 * 1000),
-        ("int4", 64 * 128 * 2 + 64 * 872 // 2 + 4 * 872),
-        ("int2", 64 * 128 * 2 + 64 * 872 // 4 + 4 * 872),
+        ("fp8", 64 * 1000 + 8),
+        ("int8", 64 * 127 * 2 + 64 * 873 + 4 * 873),
+        ("int4", 64 * 127 * 2 + 64 * 873 // 2 + 4 * 873),
+        ("int2", 64 * 127 * 2 + 64 * 873 // 4 + 4 * 873),
     ],
 )
 def test_a_quantised_cache_and_a_batch(cache: str | None, size: int) -> None:
-    """Scale and zero point for 64 elements; below 8 bits the newest 128 tokens stay as they are."""
+    """In integers a scale and a zero point for 64 elements, and the newest 127 tokens as they are; see the engine's
+    test against transformers' own caches."""
     shape = dense().shape
     assert shape is not None
     assert memory.kv_bytes(shape, 0, 1000, "bfloat16", batch=2, cache=cache) == 2 * size

@@ -6,13 +6,17 @@ from layerlight.core.inspecting.layer_types import CHUNKED, FULL, HYBRID, LINEAR
 from layerlight.core.model import DTYPE_SIZES, TextShape
 from layerlight.core.plan import PREFILL_CHUNK
 
-CACHE_BITS = {"int8": 8, "fp8": 8, "int4": 4, "int2": 2}
-"""Bits an element in a quantised cache. Nothing here runs one yet, so no plan offers it."""
+FP8 = "fp8"
+CACHE_BITS = {"int8": 8, FP8: 8, "int4": 4, "int2": 2}
+"""Bits an element in transformers' QuantizedCache, which takes full attention only. The integers need hqq or, below 8
+bits, optimum-quanto; fp8 needs torch alone. No plan offers one yet: nothing prices what turning it back costs."""
 
 _GROUP = 64
-"""Elements that share a scale and a zero point in a quantised cache."""
-_UNQUANTIZED_TOKENS = 128
-"""Newest tokens that a quantised cache keeps as they are."""
+"""Elements that share a scale and a zero point, where the cache holds integers."""
+_FRESH_TOKENS = 127
+"""Newest tokens that a cache of integers keeps as they are: with one more all of it is packed again."""
+_FP8_SCALES = 8
+"""Bytes of a layer's two scales in fp8, one for all keys and one for all values."""
 
 
 def kv_bytes(
@@ -36,6 +40,17 @@ def kv_bytes(
         return batch * kept
     tokens = tokens_held(context, window_of(shape, kind), chunk)
     return batch * (kept + _token_bytes(elements_per_token(shape, kind), tokens, width, cache))
+
+
+def turned_back_bytes(shape: TextShape, index: int, context: int, dtype: str, batch: int = 1) -> int:
+    """Most bytes that live beside an fp8 cache while layer `index` turns its keys and values back.
+
+    The packed ones from before the token stay until the end; the values are float32 twice while the keys are back in
+    `dtype`. Attention then computes beside keys and values in `dtype`, one layer at a time.
+    """
+    half = batch * context * elements_per_token(shape, layer_type(shape, index)) // 2
+    keys = half * DTYPE_SIZES[dtype]
+    return 2 * half + keys + 2 * 4 * half
 
 
 def layer_type(shape: TextShape, index: int) -> str:
@@ -78,6 +93,8 @@ def state_bytes(shape: TextShape, dtype: str) -> int:
 def _token_bytes(elements: int, tokens: int, width: int, cache: str | None) -> int:
     if cache is None:
         return elements * tokens * width
-    fresh = min(tokens, _UNQUANTIZED_TOKENS) if CACHE_BITS[cache] < 8 else 0
+    if cache == FP8:
+        return elements * tokens + _FP8_SCALES
+    fresh = min(tokens, _FRESH_TOKENS)
     packed = elements * (tokens - fresh)
     return elements * fresh * width + -(-packed * CACHE_BITS[cache] // 8) + 2 * width * -(-packed // _GROUP)
