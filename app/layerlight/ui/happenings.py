@@ -43,10 +43,5 @@ class AdviceChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class StrategiesCompared:
-    """What each strategy would make of the plan is known anew: see `Session.strategies`."""
-
-
-@dataclass(frozen=True, slots=True)
 class MachineChosen:
     """It is planned for another machine now: see `Session.elsewhere`."""

@@ -68,7 +68,6 @@ from layerlight.ui.happenings import (
     PlanChanged,
     RequestChanged,
     SettingsChanged,
-    StrategiesCompared,
 )
 from layerlight.ui.history import History
 from layerlight.ui.inspector import Found, Inspector
@@ -142,7 +141,6 @@ class Session(QObject):
         self.planning.refused.connect(self._refuse_pins)
         self.strategies = Strategies(self._ask_strategies)
         self.strategies.mapped.connect(self._take_maps)
-        self.strategies.changed.connect(self._tell_strategies)
         self._inspector = Inspector(inspect)
         self._inspector.found.connect(self._take_inspection)
         self._unheard = QTimer(self)
@@ -598,11 +596,6 @@ class Session(QObject):
             self.planning.soon()
 
     @Slot()
-    def _tell_strategies(self) -> None:
-        if not self._closed:
-            self._tell(StrategiesCompared())
-
-    @Slot()
     def _tell_advice(self) -> None:
         if not self._closed:
             self._tell(AdviceChanged())
@@ -691,6 +684,9 @@ class Session(QObject):
                 pass
         before = self.state
         self.state = apply(self.state, event)
+        if isinstance(event, StrategiesMapped):
+            self.strategies.take(event)  # no view shows it as it is
+            return
         try:
             self._keep(event)
         except StoreFailed as failure:
@@ -725,8 +721,6 @@ class Session(QObject):
                 self._engine.send(SurveyRequest())
             case DevicesSurveyed() | MachineCalibrated():
                 self.planning.now()
-            case StrategiesMapped():
-                self.strategies.take(event)
             case ModelInspected():
                 self.planning.forget()
                 self.strategies.forget()

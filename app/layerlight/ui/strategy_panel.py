@@ -55,11 +55,13 @@ class StrategyPanel(QWidget):
         self.setLayout(column(label("Who places the layers"), ours, theirs_head, theirs, hand, 4, gap=4))
         self._group.buttonClicked.connect(self._clicked)
         self.map_wanted.connect(session.open_map)
+        session.strategies.changed.connect(self.update_rows)
 
     def pace(self, name: str) -> str:
         """What is said beside a choice."""
         return self._paces[name].text()
 
+    @Slot()
     def update_rows(self) -> None:
         """Shows what the session knows of each strategy now."""
         session = self._session
