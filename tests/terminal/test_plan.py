@@ -30,7 +30,7 @@ CARD = "desktop-rtx3060-12gb"
 PLAN_KEYS = {
     "folder", "model", "limits", "context", "dtype", "quantization", "attention", "fits", "shortfall", "checked",
     "verdict", "advice", "hint", "notes", "warnings", "placements", "device_map", "predicted", "source", "machine",
-    "strategy", "pins", "workload", "fixes",
+    "strategy", "pins", "workload", "fixes", "unused",
 }  # fmt: skip
 
 
@@ -77,6 +77,16 @@ def test_a_machine_that_can_not_be_saved_is_a_failure(layerlight: Command, tmp_p
     said = layerlight("devices", "--save", tmp_path / "file" / "mine.toml")
     assert said.code == 1
     assert "could not be" in said.err
+
+
+def test_why_a_card_is_not_fuller_is_said(layerlight: Command) -> None:
+    """Shows 5: the room that stays unused, and what is missing for one layer more."""
+    said = layerlight("plan", "qwen3-32b", "--machine", CARD)
+    assert "keeps " in said.out
+    assert " are missing." in said.out
+    found = layerlight("plan", "qwen3-32b", "--machine", CARD, "--json").found
+    assert found["unused"]["cuda:0"] in said.out
+    assert layerlight("plan", "qwen3-4b", "--machine", CARD, "--json").found["unused"] == {}
 
 
 # -- other models ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from layerlight.core.machines.public_models import public_model, public_model_na
 from layerlight.core.placing import ENGINE_STRATEGIES, STRATEGIES, make_plan, require_fit
 from layerlight.core.plan import Plan
 from layerlight.core.plan_table import Cell, table
+from layerlight.core.unused_room import unused_words
 from layerlight.terminal import fix_options, measured, plan_tables, report, tables
 from layerlight.terminal.exporting import Export
 from layerlight.terminal.source import Source, find_source
@@ -71,8 +72,10 @@ def _show(terminal: Terminal, wishes: PlanWishes, source: Source, found: Plan, t
     fixes = advise(found).fixes
     content = _content(wishes, source, found, title)
     content["fixes"] = [fix_options.of_fix(found, fix) for fix in fixes]
+    content["unused"] = unused = _unused(found)
     head = [f"On another machine, {title}, it would be:"] if title else []
-    words = "\n".join([*head, *_noted(source), tables.of_plan(found), *fix_options.in_words(found, fixes)])
+    told = [tables.of_plan(found), *unused.values(), *fix_options.in_words(found, fixes)]
+    words = "\n".join([*head, *_noted(source), *told])
     try:
         require_fit(found)
     except LayerlightError as error:
@@ -82,6 +85,12 @@ def _show(terminal: Terminal, wishes: PlanWishes, source: Source, found: Plan, t
         return error.exit_code
     terminal.console.give(content, words)
     return 0
+
+
+def _unused(found: Plan) -> dict[str, str]:
+    """Why accelerators hold no more than they do, by place."""
+    told = {device.id: unused_words(found, device.id) for device in found.machine.accelerators if found.fits}
+    return {place: words for place, words in told.items() if words}
 
 
 def _content(wishes: PlanWishes, source: Source, found: Plan, title: str | None) -> dict[str, Any]:
