@@ -35,6 +35,7 @@ from layerlight.core.messages import (
 from layerlight.core.settings import Settings
 from layerlight.core.state import Phase, State
 from layerlight.store.chats import ChatStore
+from layerlight.ui.chats import Chats, reopened
 from layerlight.ui.happenings import ConversationChanged
 from layerlight.ui.session import Session
 from tests import fakes
@@ -295,9 +296,31 @@ def test_the_last_conversation_is_reopened(qtbot: QtBot, tmp_path: Path) -> None
     seen: list[object] = []
     session.changed.connect(lambda _state, event: seen.append(event))
     session.begin()
-    session.reopen(ChatStore(tmp_path / "chats.sqlite3"))
+    read: list[Chats] = []
+    thread = threading.Thread(target=lambda: read.append(reopened(tmp_path / "chats.sqlite3")))
+    thread.start()
+    thread.join()
+    session.reopen(read[0])
     assert [turn.content for turn in session.turns] == ["Hello?", "Hello."]
     assert any(isinstance(event, ConversationChanged) for event in seen)
+    session.close()
+
+
+def test_a_conversation_that_can_not_be_read_is_an_error_and_new_ones_are_kept(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_store: ChatStore) -> None:
+        raise StoreFailed("The chats can't be read or written: disk I/O error.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChatStore, "last_conversation", broken)
+        chats = reopened(tmp_path / "chats.sqlite3")
+    session = Session(FakeEngine(), Settings())
+    session.begin()
+    session.reopen(chats)
+    assert session.state.error is not None
+    assert "disk I/O error" in session.state.error.message
+    assert session.turns == ()
     session.close()
 
 

@@ -149,12 +149,11 @@ class Opening(QObject):
         program.session.begin(machine)
         yield
         yield from program.desk.prepare()
-        from layerlight.store.chats import open_chats
+        from layerlight.ui.chats import reopened
 
-        store = yield from self._beside(partial(open_chats, self._folders.chats), "chats")  # checks all of the file
-        store.take_over()
+        chats = yield from self._beside(partial(reopened, self._folders.chats), "chats")  # checks all of the file
         yield
-        program.session.reopen(store)
+        program.session.reopen(chats)
         folder = next((each for each in self._argv if not each.startswith("-")), None)
         if folder:
             program.session.open_folder(folder)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
+from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import ChatMessage, RunResult, TextRequest
-from layerlight.store.chats import ChatStore, Conversation, Turn
+from layerlight.store.chats import ChatStore, Conversation, Turn, open_chats
 
 SAVE_EVERY = 1.0
 """Seconds between two saves of an answer while it grows."""
@@ -22,6 +24,8 @@ class Chats:
         self._answering: Turn | None = None
         self._saved = 0.0
         self._began = False
+        self.trouble: StoreFailed | None = None
+        """Why the last conversation could not be read."""
 
     @property
     def notice(self) -> str:
@@ -36,6 +40,10 @@ class Chats:
         """The last conversation, as it was left."""
         self.conversation = self._store.last_conversation()
         self.turns = self._store.turns(self.conversation.id) if self.conversation else ()
+
+    def take_over(self) -> None:
+        """They are the calling thread's from now on."""
+        self._store.take_over()
 
     def begin_anew(self) -> None:
         """An empty conversation; it is stored with its first turn."""
@@ -88,3 +96,16 @@ class Chats:
 
     def close(self) -> None:
         self._store.close()
+
+
+def reopened(path: Path) -> Chats:
+    """The chats kept at `path` with the last conversation read, which takes as long as it is; on any thread.
+
+    Whoever uses them takes them over. Never fails: `trouble` tells what could not be read.
+    """
+    chats = Chats(open_chats(path))
+    try:
+        chats.reopen()
+    except StoreFailed as failure:
+        chats.trouble = failure
+    return chats

@@ -267,13 +267,12 @@ class Session(QObject):
         if self.state.machine is None:
             self._take(DevicesSurveyed(machine or here()))
 
-    def reopen(self, store: ChatStore) -> None:
-        """Shows the last conversation of a store, and keeps new ones there."""
-        self._chats = Chats(store)
-        try:
-            self._chats.reopen()
-        except StoreFailed as failure:
-            self._fail(failure)
+    def reopen(self, chats: Chats) -> None:
+        """Shows these chats' conversation, and keeps new ones there; another thread may have read them."""
+        chats.take_over()
+        self._chats = chats
+        if chats.trouble is not None:
+            self._fail(chats.trouble)
         if self._chats.notice:
             self.notify(self._chats.notice)
         self._tell(ConversationChanged())
