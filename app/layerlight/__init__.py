@@ -34,7 +34,7 @@ def plan(
     quantize: str | None = None,
     machine: Machine | None = None,
 ) -> Plan:
-    """A plan for the model in a folder, without torch; `device_map()` of it is what transformers takes.
+    """A plan for the model in a folder, without torch; `core.export.device_map` makes of it what transformers takes.
 
     `limits` are bytes or sizes in words by place: `{"cuda:0": "6GiB", "cpu": "8GiB"}`. Without a `machine` this one's
     RAM and disk are used, and each accelerator that has a limit. Raises a LayerlightError for a folder or a wish that

@@ -35,11 +35,43 @@ class Checked:
 
 
 def check(plan: Plan, places: Mapping[str, str] | None = None) -> Checked:
-    """What a placement of the plan's model takes: the plan's own, or another map of layers to places."""
-    places = dict(places or plan.device_map())
+    """What a placement of the plan's model takes: the plan's own, or another map of layers to places, run in the way
+    that fits and is fastest."""
+    if places is None:
+        own = {each.layer: each.runs_on for each in plan.placements}
+        return _checked(plan, plan.device_map(), own)
+    capacity = {use.place: use.capacity for use in plan.prediction.places}
+
+    def worth(found: Checked) -> tuple[int, float]:
+        over = [size - most for place, size in found.used.items() if (most := capacity[place]) is not None]
+        return sum(max(0, each) for each in over), found.total
+
+    return min((_checked(plan, places, runs) for runs in ways_to_run(plan, places)), key=worth)
+
+
+def _checked(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str]) -> Checked:
     main = main_of(plan.machine, places.values())
-    runs = {name: main if place in ("cpu", "disk") else place for name, place in places.items()}
     return Checked(_bytes(plan, places, runs, main), *_seconds(plan, places, runs))
+
+
+def ways_to_run(plan: Plan, places: Mapping[str, str]) -> list[dict[str, str]]:
+    """Where each layer could run: what rests in RAM or on disk on the main device, or all such experts in RAM.
+
+    No way where a layer would run on another device than its experts. RAM is no place beside its own accelerator.
+    """
+    main = main_of(plan.machine, places.values())
+    carried = {name: main if place in ("cpu", "disk") else place for name, place in places.items()}
+    kinds = {layer.name: layer.kind for layer in plan.model.layers}
+    unified = any(plan.machine.device(place).shares_memory_with for place in places.values())
+    staying = {
+        name: "cpu" if kinds[name] is LayerKind.EXPERTS and places[name] in ("cpu", "disk") else run
+        for name, run in carried.items()
+    }
+    ways = [carried]
+    if main != "cpu" and not unified and plan.budget.limit("cpu") != 0 and staying != carried:
+        ways.append(staying)
+    nested = nested_in(plan.model)
+    return [runs for runs in ways if all(runs[inner] in (runs[outer], "cpu") for inner, outer in nested)]
 
 
 def main_of(machine: Machine, places: object) -> str:
@@ -116,7 +148,7 @@ def weight_bytes(plan: Plan, layer: Layer) -> int:
 
 
 def cache_bytes(plan: Plan, layer: Layer) -> int:
-    if layer.index is None or plan.model.shape is None:
+    if layer.kind is not LayerKind.DECODER or layer.index is None or plan.model.shape is None:
         return 0
     batch = plan.wishes.workload.batch
     return batch * memory.kv_bytes(plan.model.shape, layer.index, plan.budget.context, plan.dtype)
@@ -133,11 +165,19 @@ def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main:
     for layer in plan.model.layers:
         used[places[layer.name]] += weight_bytes(plan, layer)
         used[runs[layer.name]] += cache_bytes(plan, layer)
-        if runs[layer.name] != places[layer.name]:
+        if runs[layer.name] == main != places[layer.name]:
             passing = max(passing, _brought_at_once(plan, layer))
     for place in {main, *(place for place in places.values() if place not in ("cpu", "disk"))}:
         used[place] += _working(plan, place, passing if place == main else 0)
+    if main != "cpu" and "cpu" in runs.values():
+        used["cpu"] += _working_of_experts(plan)
     return used
+
+
+def _working_of_experts(plan: Plan) -> int:
+    assert plan.model.shape is not None
+    batch = plan.wishes.workload.batch
+    return memory.experts_bytes(plan.model.shape, plan.budget.context, plan.dtype, plan.prefill_chunk, batch)
 
 
 def _working(plan: Plan, place: str, passing: int) -> int:
@@ -223,19 +263,24 @@ def _pass(
     for group in groups_of(plan.model):
         for layer in group:
             seconds += _layer(plan, layer, group, places, runs, rates, tokens * batch, batch, decode, length)
-    stations = [
-        runs[layer.name]
-        for layer in plan.model.layers
-        if layer.kind is not LayerKind.TOWER and not (layer.kind is LayerKind.OTHER and layer.size == 0)
-    ]
+    stations = [runs[layer.name] for layer in plan.model.layers if _is_station(layer)]
+    crossings = [*pairwise(stations)]
+    for inner, outer in nested_in(plan.model):
+        crossings += [(runs[outer], runs[inner]), (runs[inner], runs[outer])]
     assert plan.model.shape is not None
     moved = tokens * batch * plan.model.shape.hidden_size * DTYPE_SIZES[plan.dtype]
-    for before, after in pairwise(stations):
+    for before, after in crossings:
         if before != after:
             seconds += rates.known.get("handover", TYPICAL_HAND_OVER)
             seconds += moved / rates.bus(before, "from") if before != "cpu" else 0.0
             seconds += moved / rates.bus(after, "to") if after != "cpu" else 0.0
     return seconds
+
+
+def _is_station(layer: Layer) -> bool:
+    """Whether hidden states pass it on their way from layer to layer."""
+    beside = layer.kind in (LayerKind.TOWER, LayerKind.EXPERTS)
+    return not beside and not (layer.kind is LayerKind.OTHER and layer.size == 0)
 
 
 def _layer(
@@ -258,7 +303,13 @@ def _layer(
     held = group if layer.kind is LayerKind.HEAD and len(group) > 1 else [layer]
     if layer.kind is LayerKind.HEAD:
         tokens = batch
+    one = share = 1.0
+    if shape.experts and shape.experts_per_token:
+        one = min(1.0, shape.experts_per_token / shape.experts)
+        share = 1 - (1 - one) ** tokens
     brought = float(sum(weight_bytes(plan, each) for each in held))
+    if run == "cpu":  # which reads a file's pages where it needs them
+        brought -= sum(sums_of(plan, each).experts for each in held) * (1 - share)
     seconds = 0.0
     if place != run:
         if place == "disk":
@@ -267,10 +318,6 @@ def _layer(
         seconds += brought / rates.bus(run, "to") if run != "cpu" else 0.0
     if layer.kind is LayerKind.EMBEDDING:
         return seconds
-    one = share = 1.0
-    if shape.experts and shape.experts_per_token:
-        one = min(1.0, shape.experts_per_token / shape.experts)
-        share = 1 - (1 - one) ** tokens
     read = operations = 0.0
     for each in held:
         sums = sums_of(plan, each)
@@ -305,28 +352,36 @@ class Table:
         }
         self.known: dict[tuple[int, str, str], float] = {}
         number = {layer.name: at for at, group in enumerate(self.groups) for layer in group}
-        self.stations = [
-            number[layer.name]
-            for layer in plan.model.layers
-            if layer.kind is not LayerKind.TOWER and not (layer.kind is LayerKind.OTHER and layer.size == 0)
-        ]
+        self.stations = [number[layer.name] for layer in plan.model.layers if _is_station(layer)]
         self.crossings: dict[tuple[str, str], float] = {}
         self.nested = [(number[inner], number[outer]) for inner, outer in nested_in(plan.model)]
+        self.beside = _working_of_experts(plan)
 
     def total(self, chosen: Sequence[str]) -> float:
         """Seconds of the workload with each group at this place; infinite when that does not fit."""
+        places = {layer.name: place for group, place in zip(self.groups, chosen, strict=True) for layer in group}
+        ways = ways_to_run(self.plan, places) if self.nested else [None]
         main = main_of(self.plan.machine, chosen)
-        runs = [main if place in ("cpu", "disk") else place for place in chosen]
-        if any(runs[inner] != runs[outer] for inner, outer in self.nested):
-            return float("inf")
+        carried = [main if place in ("cpu", "disk") else place for place in chosen]
+        return min(
+            (
+                self._total(chosen, main, carried if way is None else [way[group[0].name] for group in self.groups])
+                for way in ways
+            ),
+            default=float("inf"),
+        )
+
+    def _total(self, chosen: Sequence[str], main: str, runs: Sequence[str]) -> float:
         used = dict.fromkeys(self.capacity, 0)
         passing = 0
         for at, (place, run) in enumerate(zip(chosen, runs, strict=True)):
             used[place] += self.weights[at]
             used[run] += self.caches[at]
-            passing = max(passing, self.brought[at] if run != place else 0)
-        for place in {main, *runs}:
+            passing = max(passing, self.brought[at] if run == main != place else 0)
+        for place in {main, *runs} - ({"cpu"} if main != "cpu" else set()):
             used[place] += self.working[place, passing if place == main else 0]
+        if main != "cpu" and "cpu" in runs:
+            used["cpu"] += self.beside
         for place, size in used.items():
             most = self.capacity[place]
             if most is not None and size > most:
@@ -335,6 +390,9 @@ class Table:
         for before, after in pairwise(self.stations):
             if runs[before] != runs[after]:
                 seconds += self._crossing(runs[before], runs[after])
+        for inner, outer in self.nested:
+            if runs[inner] != runs[outer]:
+                seconds += self._crossing(runs[outer], runs[inner]) + self._crossing(runs[inner], runs[outer])
         return seconds
 
     def _group(self, at: int, place: str, run: str) -> float:

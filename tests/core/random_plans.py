@@ -32,14 +32,14 @@ def _decoder(draw: st.DrawFn, index: int, hidden: int, experts: int) -> list[Ten
 
 
 def _apart(whole: Layer) -> tuple[Layer, ...]:
-    """A layer's experts as a layer of their own beside it, which must run where it runs."""
+    """A layer's experts as a layer of their own beside it, which run where it runs or in RAM."""
     experts = tuple(each for each in whole.tensors if ".experts." in each.name)
     if not experts:
         return (whole,)
     rest = tuple(each for each in whole.tensors if each not in experts)
     return (
         layer(whole.name, whole.kind, *rest, index=whole.index),
-        layer(f"{whole.name}.mlp.experts", LayerKind.OTHER, *experts),
+        layer(f"{whole.name}.mlp.experts", LayerKind.EXPERTS, *experts, index=whole.index),
     )
 
 

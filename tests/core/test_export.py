@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from layerlight.core.device import Budget
-from layerlight.core.errors import MapMismatch
+from layerlight.core.errors import BadRequest, MapMismatch
 from layerlight.core.export import device_map, max_memory, plan_json, python_snippet
+from layerlight.core.inspecting.config_model import model_from_config
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
 from layerlight.core.planning.placement_map import read_map
@@ -66,3 +67,33 @@ def test_the_snippet_is_python_and_says_all_that_was_planned(quantization: str |
     assert "dtype=torch.bfloat16" in text
     assert ("BitsAndBytesConfig(" in text) == (quantization is not None)
     assert quantization is None or ("load_in_8bit=True" if quantization == "int8" else repr(quantization)) in text
+
+
+def with_experts(pins: tuple[tuple[str, str], ...]) -> Plan:
+    config = {
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 500,
+        "max_position_embeddings": 256, "num_local_experts": 4, "num_experts_per_tok": 2, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    return make_plan(model_from_config(config, "mixtral"), HERE, Budget(context=128), Wishes(pins=pins))
+
+
+def test_no_module_of_the_device_map_lies_in_another() -> None:
+    """transformers would move what is inside along with what is around it."""
+    together = device_map(with_experts((("*", "cuda:0"),)))
+    assert together.keys() == {"model.embed_tokens", "model.rotary_emb", "model.norm", "lm_head"} | {
+        f"model.layers.{index}" for index in range(2)
+    }
+    apart = device_map(with_experts((("*", "cuda:0"), ("model.layers.0.mlp.experts", "cpu"))))
+    assert {name: place for name, place in apart.items() if "layers.0" in name} == {
+        "model.layers.0.self_attn": 0, "model.layers.0.mlp.gate": 0, "model.layers.0.input_layernorm": 0,
+        "model.layers.0.post_attention_layernorm": 0, "model.layers.0.mlp.experts": "cpu",
+    }  # fmt: skip
+    assert apart["model.layers.1"] == 0
+
+
+def test_experts_apart_on_several_accelerators_are_not_exported_for_transformers() -> None:
+    several = with_experts((("*.0", "cuda:0"), ("*.1*", "xpu:1"), ("model.layers.0.mlp.experts", "cpu")))
+    with pytest.raises(BadRequest, match="several accelerators"):
+        python_snippet(several)
+    assert json.loads(plan_json(several))["device_map"]["model.layers.0.mlp.experts"] == "cpu"

@@ -78,7 +78,8 @@ def test_the_cache_is_read_as_far_as_it_is_filled() -> None:
     assert extra == pytest.approx(3 * 8_000_000 * 600 / 1200 / 10e9)
 
 
-def test_experts_are_read_as_far_as_tokens_choose_them_but_carried_whole() -> None:
+def test_experts_are_read_as_far_as_tokens_choose_them_but_carried_whole_to_an_accelerator() -> None:
+    """A CPU reads a file's pages where it needs them; hooks bring every expert to where the others compute."""
     model = dense()
     assert model.shape is not None
     model = replace(model, shape=replace(model.shape, experts=8, experts_per_token=2))
@@ -86,7 +87,10 @@ def test_experts_are_read_as_far_as_tokens_choose_them_but_carried_whole() -> No
     price = prices(Workload(prompt=1, answer=2), model)
     resident = price.layer(mixed, "cpu", "cpu").decode_working
     assert resident == pytest.approx((4_000_000 + 16_000_000 / 4) / 10e9 + 2e-4)
-    assert price.layer(mixed, "disk", "cpu").decode_carrying == pytest.approx(WEIGHTS / 1e9)
+    assert price.layer(mixed, "disk", "cpu").decode_carrying == pytest.approx((4_000_000 + 16_000_000 / 4) / 1e9)
+    carried = price.layer(mixed, "cpu", "cuda:0").decode_carrying
+    assert carried == pytest.approx(price.layer(PLAIN, "cpu", "cuda:0").decode_carrying)
+    assert carried > price.layer(replace(PLAIN, carried=WEIGHTS // 2), "cpu", "cuda:0").decode_carrying
 
 
 def test_quantised_weights_are_slow_on_a_processor() -> None:

@@ -22,6 +22,8 @@ from tests.engine.tiny_models import machine, write_model
         ("llama", Wishes(pins=(("model.layers.2-5", "disk"),))),
         ("tied", Wishes(pins=(("model.layers.1", "disk"), ("lm_head", "disk")))),
         ("mixtral", Wishes(pins=(("model.layers.0", "disk"),))),
+        ("mixtral", Wishes(pins=(("model.layers.0-1", "disk"), ("model.layers.0-2.mlp.experts", "disk")))),
+        ("qwen3_moe", Wishes(pins=(("model.layers.*.mlp.experts", "disk"),))),
         ("llama", Wishes(quantization="nf4", dtype="float32")),
     ],
 )

@@ -63,6 +63,27 @@ def test_each_layer_is_timed_and_decode_apart(clock: Clock) -> None:
     assert (second.bytes_moved, second.waited) == (0, 0.0), "counts begin with the run"
 
 
+def test_a_layers_time_is_without_those_inside_it(clock: Clock) -> None:
+    """Experts are a layer of their own: what both take adds up to the pass, and the one that computes is told."""
+    model, events = _model(clock, 0.5, 0.25), Events()
+    model[0].inner = Waits(clock, 2.0)
+    watch = LayerWatch(["0", "0.inner", "1"], {}, events.job())
+    running: list[str | None] = []
+    model[0].inner.register_forward_hook(lambda *_: running.append(watch.running))
+    with watch.on(model):
+        model[1].register_forward_pre_hook(lambda *_: running.append(watch.running))
+        model(torch.ones(1))
+        watch.decoding()
+        model(torch.ones(1))
+    outer, inner, other = watch.activity()
+    assert (outer.seconds, inner.seconds, other.seconds) == (
+        pytest.approx(1.0), pytest.approx(4.0), pytest.approx(0.5)
+    )  # fmt: skip
+    assert (outer.passes, inner.passes, other.passes) == (2, 2, 2)
+    assert dict(watch.seconds_per_layer())["0"] == pytest.approx(0.5)
+    assert running == ["0.inner", "1"] * 2
+
+
 def test_at_most_thirty_snapshots_a_second(clock: Clock) -> None:
     """At 1,000 passes a second and at two: the last snapshot has the exact totals in both."""
     for seconds, passes, most in ((0.001, 1000, 31), (0.5, 4, 4)):

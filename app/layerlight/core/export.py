@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 from layerlight.core.device import CPU, DISK
-from layerlight.core.model import LayerKind
+from layerlight.core.errors import BadRequest
+from layerlight.core.inspecting.layer_names import NameRules, loaded_name
+from layerlight.core.model import Layer, LayerKind
 from layerlight.core.plan import Plan
 
 OFFLOAD_FOLDER = "offload"
@@ -13,8 +15,46 @@ OFFLOAD_FOLDER = "offload"
 
 
 def device_map(plan: Plan) -> dict[str, str | int]:
-    """Layer → place as transformers takes it: complete, and CUDA devices as bare numbers."""
-    return {layer: _place(place) for layer, place in plan.device_map().items()}
+    """Module → place as transformers takes it: complete, none inside another, and CUDA devices as bare numbers.
+
+    Experts that rest where their layer does are a part of it; else the layer is named by its parts. Raises BadRequest
+    where transformers could not run that: it takes hidden states from one accelerator to another before whole layers.
+    """
+    places = plan.device_map()
+    found: dict[str, str | int] = {}
+    for layer in plan.model.layers:
+        inside = next((each for each in plan.model.layers if _is_inside(each, layer)), None)
+        outer = next((each for each in plan.model.layers if _is_inside(layer, each)), None)
+        if outer is not None and places[layer.name] == places[outer.name]:
+            continue
+        if inside is None or places[inside.name] == places[layer.name]:
+            found[layer.name] = _place(places[layer.name])
+            continue
+        if len(set(places.values()) - {CPU, DISK}) > 1:
+            raise BadRequest(
+                "transformers can't run layers whose experts rest elsewhere on several accelerators.",
+                hint="Save the plan as JSON, which Layerlight loads itself.",
+            )
+        found |= dict.fromkeys(_parts(layer, inside, plan), _place(places[layer.name]))
+    return found
+
+
+def _is_inside(inner: Layer, outer: Layer) -> bool:
+    return inner.kind is LayerKind.EXPERTS and inner.name.startswith(f"{outer.name}.")
+
+
+def _parts(layer: Layer, inside: Layer, plan: Plan) -> list[str]:
+    """The largest modules of a layer that hold nothing of the layer inside it."""
+    rules = NameRules(plan.model.shape.model_type if plan.model.shape else "")
+    found = []
+    for tensor in layer.tensors:
+        _, _, own = (loaded_name(tensor.name, rules) or tensor.name).partition(f".{layer.index}.")
+        path = f"{layer.name}.{own}".split(".")
+        end = len(layer.name.split(".")) + 1
+        while inside.name.startswith(".".join(path[:end]) + "."):
+            end += 1
+        found.append(".".join(path[:end]))
+    return list(dict.fromkeys(found))
 
 
 def plan_json(plan: Plan) -> str:

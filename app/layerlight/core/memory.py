@@ -5,11 +5,11 @@ from __future__ import annotations
 from layerlight.core.device import Device
 from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, Layer, LayerKind, Tensor
 from layerlight.core.sizing.kv_cache import kv_bytes
-from layerlight.core.sizing.working_memory import working_bytes
+from layerlight.core.sizing.working_memory import experts_bytes, working_bytes
 
 __all__ = [
-    "MIB", "QUANTIZATIONS", "dequantized_bytes", "expands", "kv_bytes", "loaded_size", "loaded_tensor_size",
-    "margin", "quantizable", "quantized_size", "working_bytes",
+    "MIB", "QUANTIZATIONS", "dequantized_bytes", "expands", "experts_bytes", "kv_bytes", "loaded_size",
+    "loaded_tensor_size", "margin", "quantizable", "quantized_size", "working_bytes",
 ]  # fmt: skip
 
 QUANTIZATIONS = ("nf4", "fp4", "int8", "nf4-double", "fp4-double")

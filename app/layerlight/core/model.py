@@ -25,6 +25,8 @@ class ModelKind(StrEnum):
 class LayerKind(StrEnum):
     EMBEDDING = "embedding"
     DECODER = "decoder layer"
+    EXPERTS = "experts"
+    """Those of one decoder layer, beside what else it holds."""
     NORM = "norm"
     HEAD = "head"
     TOWER = "tower"
@@ -69,7 +71,7 @@ class Layer:
     parameters: int
     size: int
     index: int | None = None
-    """The number of a decoder layer, else None."""
+    """The number of a decoder layer, also of the one whose experts these are; else None."""
     tensors: tuple[Tensor, ...] = ()
 
 

@@ -19,9 +19,9 @@ from layerlight.core.plan import (
     Prediction,
     Wishes,
 )
-from layerlight.core.planning.bundles import Ways, bundles_of
+from layerlight.core.planning.bundles import Ways, bundles_of, runs_together
 from layerlight.core.planning.choosing import Choice, Choosing
-from layerlight.core.planning.device_sets import DeviceSet, device_sets
+from layerlight.core.planning.device_sets import DeviceSet, device_sets, may_stay
 from layerlight.core.planning.pins import pinned_units
 from layerlight.core.planning.placement_map import place_by_hand
 from layerlight.core.planning.rooms import Room, reserve, rooms_of
@@ -208,6 +208,7 @@ class _Task:
         )
         self.units = units if batch == 1 else tuple(replace(unit, kv=batch * unit.kv) for unit in units)
         self.work = {device.id: self._work(device) for device in machine.devices}
+        self.beside = batch * memory.experts_bytes(shape, budget.context, dtype, PREFILL_CHUNK) if shape.experts else 0
         width = DTYPE_SIZES[dtype]
         cached = _fits_in_free_ram(model, machine)
         self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK, cached=cached)
@@ -215,6 +216,7 @@ class _Task:
         self.steps = _steps(model, self.units)
         self.bundles = bundles_of(self.units, shape, wishes.quantization, self.pins)
         self.parts = tuple(part for bundle in self.bundles for part in bundle.parts)
+        self.has_experts = any(len(bundle.parts) > 1 for bundle in self.bundles)
 
     def _work(self, device: Device) -> Work:
         """What a pass needs on a device that runs layers: by the empty model where it was asked, else by formula."""
@@ -240,16 +242,14 @@ class _Task:
         """The map that was given. Raises MapMismatch, UnknownPlace, and DoesNotFit where bitsandbytes can't."""
         places = place_by_hand(self.units, (room.device.id for room in self.rooms), dict(self.wishes.map))
         _check_quantized(places, self.wishes)
-        choice = Choice(places, self._devices_of(places))
-        self._require_whole_layers(choice)
-        return choice
+        return self._best_of([Choice(places, devices) for devices in self._devices_of(places)])
 
     def choose(self) -> Choice:
         """The best choice that fits; when none does, the one that lacks the least."""
         pinned = frozenset(self.pins.values())
         _check_quantized(tuple(pinned), self.wishes)
         alike = {room.device.id: self._worth(room, pinned) for room in self.rooms}
-        sets = tuple(device_sets(self.rooms, self.wishes.quantization is not None, pinned, alike))
+        sets = tuple(device_sets(self.rooms, self.wishes.quantization is not None, pinned, alike, self.has_experts))
         if not sets:
             raise DoesNotFit(
                 "No place that may be used can run the model.", hint="Give RAM or an accelerator some room."
@@ -259,13 +259,15 @@ class _Task:
             self.bundles,
             tuple(bundle_of[unit] for unit in self.steps),
             self.work,
+            self.beside,
             Ways(self.prices, self._cost),
             lambda source, target: self._wanted(0, self.prices.of(self.prices.hand_over(source, target))),
         )
         found = choosing.best(sets)
         if found is not None:
             return found
-        return min((self._nearest(each, choosing.is_complete) for each in sets), key=self._lack)
+        plain = (each for each in sets if not each.experts_stay)
+        return min((self._nearest(each, choosing.is_complete) for each in plain), key=self._lack)
 
     def _nearest(self, devices: DeviceSet, nothing_fits: bool) -> Choice:
         """What lacks little on these devices; one that stays empty is none of those in use."""
@@ -273,21 +275,34 @@ class _Task:
         for bundle in self.bundles:
             for number in bundle.numbers[1:]:
                 places[number] = self.pins.get(number, places[bundle.first])
-        choice = Choice(tuple(places), self._devices_of(places), 0.0 if nothing_fits else 1.0)
-        self._require_whole_layers(choice)
-        return choice
+        gap = 0.0 if nothing_fits else 1.0
+        return self._best_of([Choice(tuple(places), devices, gap) for devices in self._devices_of(places)])
 
-    def _require_whole_layers(self, choice: Choice) -> None:
-        """Raises MapMismatch where a layer would run on one device and its experts on another."""
+    def _best_of(self, choices: Sequence[Choice]) -> Choice:
+        """Of choices with the same places the one that fits and is fastest. Raises MapMismatch where all would run a
+        layer on one device and its experts on another."""
+        parted = [self._parted(choice) for choice in choices]
+        whole = [choice for choice, words in zip(choices, parted, strict=True) if not words]
+        if not whole:
+            raise MapMismatch(
+                parted[0],
+                title="A layer can't be parted between devices",
+                hint="Let both rest on one accelerator, or the experts in RAM or on disk.",
+            )
+        return whole[0] if len(whole) == 1 else min(whole, key=self._lack)
+
+    def _parted(self, choice: Choice) -> str:
+        """Where a layer would run apart from its experts, in words; empty where none would."""
         for bundle in self.bundles:
-            runs = {choice.devices.runs_on(choice.places[number]) for number in bundle.numbers}
-            if len(runs) > 1:
+            runs = [self.runs_on(choice, number) for number in bundle.numbers]
+            if not runs_together(runs):
                 name = bundle.parts[0].unit.layers[0].name
-                raise MapMismatch(
-                    f"“{name}” and its experts would run on {' and '.join(sorted(runs))}.",
-                    title="A layer can't be parted between devices",
-                    hint="Let both rest on one accelerator, or in RAM or on disk beside the first one.",
-                )
+                return f"“{name}” and its experts would run on {' and '.join(sorted(set(runs)))}."
+        return ""
+
+    def runs_on(self, choice: Choice, number: int) -> str:
+        """Where a unit runs."""
+        return choice.devices.runs_on(choice.places[number], self.units[number].layers[0].kind)
 
     def _lack(self, choice: Choice) -> tuple[int, float]:
         """Bytes without a place, then seconds."""
@@ -312,11 +327,12 @@ class _Task:
         )
         return room.capacity, room.device.kind, room.device.shares_memory_with, rates
 
-    def _devices_of(self, places: Sequence[str]) -> DeviceSet:
-        return DeviceSet(
-            tuple(room for room in self.rooms if room.device.is_accelerator and room.device.id in places),
-            tuple(room for room in self.rooms if not room.device.is_accelerator),
-        )
+    def _devices_of(self, places: Sequence[str]) -> list[DeviceSet]:
+        """The devices in use; twice where experts may be carried from RAM or run there."""
+        accelerators = tuple(room for room in self.rooms if room.device.is_accelerator and room.device.id in places)
+        others = tuple(room for room in self.rooms if not room.device.is_accelerator)
+        staying = self.has_experts and may_stay(accelerators, others)
+        return [DeviceSet(accelerators, others, stay) for stay in ((False, True) if staying else (False,))]
 
     # -- what it means -------------------------------------------------------------------------------------------------
 
@@ -326,7 +342,7 @@ class _Task:
             Placement(
                 layer.name,
                 place,
-                choice.devices.runs_on(place),
+                self.runs_on(choice, number),
                 reasons.of(number, place),
                 weights.size,
                 (self.wishes.quantization or self.dtype) if weights.quantized else self.dtype,
@@ -359,11 +375,13 @@ class _Task:
         weights: dict[str, int] = {}
         kv: dict[str, int] = {}
         carried = 0
-        for unit, place in zip(self.units, choice.places, strict=True):
-            runs = devices.runs_on(place)
+        beside = 0
+        for number, (unit, place) in enumerate(zip(self.units, choice.places, strict=True)):
+            runs = self.runs_on(choice, number)
+            beside = self.beside if runs == CPU != devices.main else beside
             weights[place] = weights.get(place, 0) + unit.size
             kv[runs] = kv.get(runs, 0) + unit.kv
-            carried = max(carried, unit.tensor if runs != place else 0)
+            carried = max(carried, unit.tensor if runs == devices.main != place else 0)
         capacity = {room.device.id: room.capacity for room in self.rooms}
         return tuple(
             PlaceUse(
@@ -375,7 +393,8 @@ class _Task:
                     if device.id == devices.main or (device.is_accelerator and device.id in weights)
                     else 0
                 )
-                + (self.work[device.id].more_for(carried) if device.id == devices.main else 0),
+                + (self.work[device.id].more_for(carried) if device.id == devices.main else 0)
+                + (beside if device.id == CPU else 0),
                 reserve(device, self.budget),
                 capacity.get(device.id, 0),
             )
@@ -385,10 +404,10 @@ class _Task:
     def _layer_seconds(self, choice: Choice) -> tuple[tuple[tuple[str, float], ...], Seconds]:
         known: dict[tuple[int, str], tuple[Seconds, ...]] = {}
         every: list[Seconds] = []
-        for part, place in zip(self.parts, choice.places, strict=True):
+        for number, (part, place) in enumerate(zip(self.parts, choice.places, strict=True)):
             seconds = known.get((part.kind, place))
             if seconds is None:
-                runs = choice.devices.runs_on(place)
+                runs = self.runs_on(choice, number)
                 seconds = tuple(self.prices.layer(traffic, place, runs) for traffic in part.traffic)
                 known[part.kind, place] = seconds
             every += seconds
@@ -400,15 +419,20 @@ class _Task:
     def _hand_overs(self, choice: Choice) -> tuple[HandOver, ...]:
         moved = self.prices.crossing_bytes()
         names = {number: unit.layers[0].name for number, unit in enumerate(self.units)}
-        runs = [(number, choice.devices.runs_on(choice.places[number])) for number in self.steps]
         seen: set[int] = set()
         found = []
-        for at, (number, place) in enumerate(runs):
+        before = ""
+        for number in self.steps:
             again = number in seen
             seen.add(number)
-            if at and runs[at - 1][1] != place:
+            place = self.runs_on(choice, number)
+            if before and before != place:
                 name = self.units[number].layers[-1].name if again else names[number]
-                found.append(HandOver(name, runs[at - 1][1], place, moved))
+                found.append(HandOver(name, before, place, moved))
+                if self.units[number].layers[0].kind is LayerKind.EXPERTS:  # what they make goes back to their layer
+                    found.append(HandOver(name, place, before, moved))
+                    continue
+            before = place
         return tuple(found)
 
     def _load_seconds(self, choice: Choice) -> float:
@@ -441,10 +465,11 @@ class _Reasons:
     def __init__(self, task: _Task, choice: Choice, prediction: Prediction) -> None:
         self._task, self._choice = task, choice
         self._uses = {use.place: use for use in prediction.places}
-        self._known: dict[tuple[str, int, bool], str] = {}
+        self._known: dict[tuple[str, int, str, bool], str] = {}
 
     def of(self, number: int, place: str) -> str:
-        key = (place, self._task.units[number].size, number in self._task.pins)
+        runs = self._task.runs_on(self._choice, number)
+        key = (place, self._task.units[number].size, runs, number in self._task.pins)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._sentence(number, place)
@@ -470,6 +495,7 @@ class _Reasons:
         main = self._choice.devices.main
         if place == main:
             return f"{name} holds it and the CPU runs it."
+        runs = self._task.runs_on(self._choice, number)
         use, unit = self._uses[main], self._task.units[number]
         left = None if use.capacity is None else max(0, use.capacity - use.used)
         full = (
@@ -477,5 +503,7 @@ class _Reasons:
             if left is not None and left < unit.size
             else f"What {main} has left is worth more to other layers"
         )
+        if runs == CPU:
+            return f"{full}. It rests on {name}, and the CPU computes with the experts that are chosen, where they lie."
         carried = " and is read from the file for every pass" if place == DISK else ""
         return f"{full}. It rests on {name}{carried}."

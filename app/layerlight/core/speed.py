@@ -178,19 +178,17 @@ class Prices:
 
     def layer(self, traffic: Traffic, rests_on: str, runs_on: str) -> Seconds:
         """Seconds of one layer in a decode pass, and in all passes over the prompt."""
-        brought = carry_seconds(self._carried(traffic), rests_on, runs_on, self.rates, self.runtime)
-        if traffic.decoder and rests_on == DISK:
-            brought += self.rates.get(overhead_name(DISK), 0.0)
         resident = rests_on == runs_on
         batch = self.workload.batch
+        brought = self._brought(traffic, batch, rests_on, runs_on)
         cache = KV_TRAFFIC * traffic.kv * self._filled / self._bandwidth(runs_on, None)
         decode = self._busy(traffic, self._pass(traffic, batch, runs_on, batch > 1) + cache, runs_on, resident)
-        passes = prefill = 0.0
+        carrying = prefill = 0.0
         for tokens, times in self._chunks:
             seen = batch * (1 if traffic.last_only else tokens)
-            passes += times
+            carrying += times * self._brought(traffic, batch * tokens, rests_on, runs_on)
             prefill += times * self._busy(traffic, self._pass(traffic, seen, runs_on, seen > 1), runs_on, resident)
-        return Seconds(brought, decode, passes * brought, prefill)
+        return Seconds(brought, decode, carrying, prefill)
 
     def of(self, seconds: Seconds) -> float:
         """Seconds of the whole workload."""
@@ -216,10 +214,14 @@ class Prices:
         out = 0.0 if source == CPU else 1 / bus_rate(self.rates, source, inward=False, pinned=self.runtime.pinned)
         return out + (0.0 if target == CPU else 1 / bus_rate(self.rates, target, pinned=self.runtime.pinned))
 
-    def _carried(self, traffic: Traffic) -> float:
+    def _brought(self, traffic: Traffic, tokens: int, rests_on: str, runs_on: str) -> float:
+        """Seconds in which a pass of so many tokens brings a layer. A CPU reads a file's pages where it needs them: of
+        experts those that were chosen."""
         looked_up = 0 if self.runtime.whole_tables else traffic.looked_up
-        unchosen = 0.0 if self.runtime.whole_experts else traffic.routed * (1 - _share(self._shape, 1))
-        return traffic.carried - looked_up - unchosen
+        whole = self.runtime.whole_experts and runs_on != CPU
+        unchosen = 0.0 if whole else traffic.routed * (1 - _share(self._shape, tokens))
+        seconds = carry_seconds(traffic.carried - looked_up - unchosen, rests_on, runs_on, self.rates, self.runtime)
+        return seconds + (self.rates.get(overhead_name(DISK), 0.0) if traffic.decoder and rests_on == DISK else 0.0)
 
     def _pass(self, traffic: Traffic, tokens: int, place: str, computes: bool) -> float:
         """Seconds in which a device reads a layer's weights once, or multiplies by them when that takes longer."""

@@ -99,9 +99,10 @@ def check(request: LoadRequest) -> CheckedModel:
 
 
 def _layer_by_parameter(model: torch.nn.Module, places: Mapping[str, str]) -> dict[str, str]:
+    """Layers inside others come last, so that what they hold is theirs."""
     return {
         f"{layer}.{name}": layer
-        for layer in places
+        for layer in sorted(places, key=len)
         for name, _ in (
             *model.get_submodule(layer).named_parameters(remove_duplicate=False),
             *model.get_submodule(layer).named_buffers(remove_duplicate=False),

@@ -8,6 +8,7 @@ import torch
 
 from layerlight.core.errors import MapMismatch
 from layerlight.core.messages import LoadRequest
+from layerlight.engine.nesting import outer_of
 
 
 def require_names(model: torch.nn.Module, places: Mapping[str, str]) -> None:
@@ -21,12 +22,18 @@ def require_names(model: torch.nn.Module, places: Mapping[str, str]) -> None:
 
 
 def main_device(request: LoadRequest) -> str:
-    """Where layers that rest in RAM or on disk run; without any, where the first layer runs.
+    """Where layers that rest in RAM or on disk run; without any, where the first layer runs. Experts that stay in RAM
+    say nothing about it.
 
     Raises MapMismatch when the request wants two such devices, which accelerate can't do.
     """
+    staying = experts_staying(request)
     mains = list(
-        dict.fromkeys(placement.runs_on for placement in request.placements if placement.rests_on in ("cpu", "disk"))
+        dict.fromkeys(
+            placement.runs_on
+            for placement in request.placements
+            if placement.rests_on in ("cpu", "disk") and placement.layer not in staying
+        )
     )
     if len(mains) > 1:
         raise MapMismatch(
@@ -38,14 +45,36 @@ def main_device(request: LoadRequest) -> str:
     return request.placements[0].runs_on if request.placements else "cpu"
 
 
+def experts_staying(request: LoadRequest) -> tuple[str, ...]:
+    """Layers inside others that the CPU runs while an accelerator runs what is around them.
+
+    Raises MapMismatch where one would run on another accelerator than the layer around it.
+    """
+    runs = {placement.layer: placement.runs_on for placement in request.placements}
+    found = []
+    for inner, outer in outer_of(runs).items():
+        if runs[inner] == runs[outer]:
+            continue
+        if runs[inner] != "cpu":
+            raise MapMismatch(
+                f"“{outer}” and its experts would run on {runs[outer]} and {runs[inner]}.",
+                title="That plan can't be carried out",
+            )
+        found.append(inner)
+    return tuple(found)
+
+
 def complete_map(model: torch.nn.Module, places: Mapping[str, str], main: str) -> dict[str, str]:
     """`places` with every module it leaves out: buffers at the main device, tied weights beside their source.
 
     No parent is ever named: transformers matches names as prefixes, so a default for a parent would catch its
-    children, and `layers.1` would catch `layers.10` were that not listed itself.
+    children, and `layers.1` would catch `layers.10` were that not listed itself. A layer with experts apart is named by
+    its parts: accelerate would move them along with it.
     Raises MapMismatch when weights would be without a place.
     """
     tied = dict(getattr(model, "all_tied_weights_keys", None) or {})
+    for outer in set(outer_of(places).values()):
+        places = _in_parts(model, outer, places)
     complete = dict(places)
     uncovered: list[str] = []
     for name in _uncovered(model, places):
@@ -60,6 +89,22 @@ def complete_map(model: torch.nn.Module, places: Mapping[str, str], main: str) -
     if uncovered:
         raise MapMismatch(f"It leaves weights without a place: {_some(uncovered)}.", hint="Plan again for this model.")
     return complete
+
+
+def _in_parts(model: torch.nn.Module, outer: str, places: Mapping[str, str]) -> dict[str, str]:
+    """`places` with the modules and parameters of this layer, that lie in no layer inside it, in its place."""
+    rest = {name: place for name, place in places.items() if name != outer}
+    inside = [name for name in rest if name.startswith(f"{outer}.")]
+
+    def parts(module: torch.nn.Module, name: str) -> list[str]:
+        if not any(_holds(name, each) for each in inside):
+            return [name] if any(True for _ in (*module.parameters(), *module.buffers())) else []
+        own = [f"{name}.{each}" for each, _ in (*module.named_parameters(recurse=False),)]
+        own += [f"{name}.{each}" for each, _ in module.named_buffers(recurse=False)]
+        children = ((f"{name}.{each}", child) for each, child in module.named_children())
+        return [*own, *(part for full, child in children if full not in inside for part in parts(child, full))]
+
+    return {**dict.fromkeys(parts(model.get_submodule(outer), outer), places[outer]), **rest}
 
 
 def _uncovered(model: torch.nn.Module, places: Mapping[str, str]) -> list[str]:

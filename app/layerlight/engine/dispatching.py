@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 
+from layerlight.core.messages import LoadRequest
 from layerlight.engine.checking import CheckedModel
+from layerlight.engine.device_map import experts_staying
+from layerlight.engine.nesting import outer_of
 from layerlight.engine.places import offloaded, place_name
 
 
@@ -32,6 +35,31 @@ def run_on_main(model: Any, checked: CheckedModel) -> None:
         offload_index=dict(loader.index) if loader is not None and loader.index else None,
         skip_keys=model._skip_keys_device_placement,
     )
+
+
+def join_experts(model: Any, request: LoadRequest) -> None:
+    """Joins layers to experts that rest apart: a layer's inputs go where it runs, as its parts alone would not take
+    them; experts that stay in RAM compute there, and give back where they were called from."""
+    from accelerate.hooks import AlignDevicesHook, add_hook_to_module, remove_hook_from_module
+
+    if not hasattr(model, "_hf_hook"):
+        return  # all of it rests on one device
+    runs = {placement.layer: placement.runs_on for placement in request.placements}
+    for outer in set(outer_of(runs).values()):
+        inputs = AlignDevicesHook(torch.device(runs[outer]), skip_keys=model._skip_keys_device_placement)
+        add_hook_to_module(model.get_submodule(outer), inputs, append=True)
+    cpu = torch.device("cpu")
+    on_disk = {placement.layer for placement in request.placements if placement.rests_on == "disk"}
+    for layer in experts_staying(request):
+        for module in model.get_submodule(layer).modules():
+            hook = getattr(module, "_hf_hook", None)
+            if hook is None:
+                continue
+            if layer in on_disk:
+                hook.execution_device, hook.io_same_device = cpu, True
+            else:
+                remove_hook_from_module(module)  # puts the weights back where they lay: in RAM
+                add_hook_to_module(module, AlignDevicesHook(cpu, io_same_device=True))
 
 
 def tie_on_disk(model: Any) -> None:

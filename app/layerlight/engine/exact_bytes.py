@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import torch
 
 from layerlight.engine.empty_pass import cache_after
 from layerlight.engine.failures import LIBRARY_FAILURES
+from layerlight.engine.nesting import own_modules
 from layerlight.engine.quantizing import is_quantized, quantized_bytes
 
 KV_PROBE = (24, 32)
 """Two lengths of a first look at the cache, in tokens; what grows between them is per token."""
 
 
-def layer_bytes(model: torch.nn.Module, layers: Iterable[str], dtype: torch.dtype) -> dict[str, int]:
+def layer_bytes(model: torch.nn.Module, layers: Collection[str], dtype: torch.dtype) -> dict[str, int]:
     """Bytes of each layer once loaded; weights that two layers share count for the first."""
     single = _kept_in_single_precision(model, dtype)
     tied = dict(getattr(model, "all_tied_weights_keys", None) or {})
@@ -24,8 +25,7 @@ def layer_bytes(model: torch.nn.Module, layers: Iterable[str], dtype: torch.dtyp
     sizes: dict[str, int] = {}
     for layer in layers:
         size = 0
-        for inner_name, inner in model.get_submodule(layer).named_modules():
-            prefix = ".".join(part for part in (layer, inner_name) if part)
+        for prefix, inner in own_modules(model, layer, layers):
             for name, parameter in inner.named_parameters(recurse=False):
                 full = f"{prefix}.{name}"
                 source = tied.get(full, full)

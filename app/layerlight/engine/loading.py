@@ -20,7 +20,7 @@ from layerlight.core.job import Job
 from layerlight.core.messages import LoadRequest, PlacedLayer
 from layerlight.engine import file_pages
 from layerlight.engine.checking import CheckedModel
-from layerlight.engine.dispatching import run_on_main, tie_on_disk
+from layerlight.engine.dispatching import join_experts, run_on_main, tie_on_disk
 from layerlight.engine.empty_model import torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
 from layerlight.engine.misfits import require_fitting
@@ -114,6 +114,7 @@ def _load_and_look(
     progress.finish("Looking where everything is")
     layers = tuple(placement.layer for placement in request.placements)
     run_on_main(model, checked)
+    join_experts(model, request)
     tie_on_disk(model)
     carried = carry_counted(model, layers)
     placed = placed_layers(model, layers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from layerlight.core.errors import LoadFailed
 from layerlight.core.messages import PlacedLayer
 from layerlight.engine.file_pages import FileViews
+from layerlight.engine.nesting import own_modules
 from layerlight.engine.quantizing import is_quantized
 
 
@@ -36,7 +37,7 @@ def placed_layers(model: torch.nn.Module, layers: Sequence[str]) -> tuple[Placed
     found = []
     for layer in layers:
         module = model.get_submodule(layer)
-        held = list(_resting(module, layer, views))
+        held = list(_resting(own_modules(model, layer, layers), views))
         own = [each for each in held if each.identity not in seen]
         seen.update(each.identity for each in held)
         found.append(_placed(layer, module, held, own))
@@ -91,12 +92,11 @@ def place_of_execution(module: torch.nn.Module) -> str:
     return "cpu"
 
 
-def _resting(module: torch.nn.Module, layer: str, views: FileViews) -> Iterator[Resting]:
-    for inner_name, inner in module.named_modules():
+def _resting(modules: Iterable[tuple[str, torch.nn.Module]], views: FileViews) -> Iterator[Resting]:
+    for inner_name, inner in modules:
         for name, parameter in inner.named_parameters(recurse=False):
-            full = ".".join(part for part in (layer, inner_name, name) if part)
             if parameter.device.type == "meta":
-                yield _carried(inner, name, full, views)
+                yield _carried(inner, name, f"{inner_name}.{name}", views)
                 continue
             yield _held(parameter.data, views)
             for extra in _scales(parameter, inner):

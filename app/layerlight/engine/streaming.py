@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from layerlight.engine.nesting import own_modules
 from layerlight.engine.places import offloaded
 
 
@@ -55,8 +56,7 @@ def carry_counted(model: torch.nn.Module, layers: tuple[str, ...]) -> dict[str, 
     """Replaces accelerate's weights maps by counting ones. Returns the counts of each layer that is carried."""
     counts: dict[str, Carried] = {}
     for layer in layers:
-        for name, module in model.get_submodule(layer).named_modules():
-            full = ".".join(part for part in (layer, name) if part)
+        for full, module in own_modules(model, layer, layers):
             for hook in _hooks(module):
                 loader = offloaded(hook)
                 if loader is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from layerlight.core.job import Job
 from layerlight.core.messages import LayerActivity, LayerRan
+from layerlight.engine.nesting import outer_of
 from layerlight.engine.streaming import Carried
 
 SNAPSHOT_INTERVAL = 1 / 30
@@ -30,10 +31,12 @@ class _Totals:
     decode_passes: int = 0
     decode_seconds: float = 0.0
     started: float = 0.0
+    inside: list[float] = field(default_factory=lambda: [0.0])
+    """Seconds that layers inside this one take in its present pass: no part of its own."""
 
 
 class LayerWatch:
-    """Times each layer's passes and stops inside one when asked.
+    """Times each layer's passes and stops inside one when asked. A layer's time is without those inside it.
 
     On a CPU a pass's time is the time between entering and leaving it; on an accelerator that queues its work, the
     device's own clock is asked, and answers once the token has been read.
@@ -51,7 +54,8 @@ class LayerWatch:
         self._before = before
         self._carried = carried
         self._totals = {layer: _Totals() for layer in layers}
-        self._queued: list[tuple[_Totals, Any, Any, bool]] = []
+        self._outer = outer_of(layers)
+        self._queued: list[tuple[_Pass, Any, Any]] = []
         self._opened: dict[str, Any] = {}
         self._parts: list[RemovableHandle] = []
         self._told = 0.0
@@ -137,7 +141,7 @@ class LayerWatch:
             if now - self._told >= SNAPSHOT_INTERVAL:
                 self.tell()
                 now = time.perf_counter()
-            totals.started = now
+            totals.started, totals.inside = now, [0.0]
             if clock is not None:
                 opened = clock()
                 opened.record()
@@ -146,30 +150,50 @@ class LayerWatch:
         return enter
 
     def _leaving(self, layer: str, totals: _Totals, clock: Any) -> Any:
+        around = self._totals.get(self._outer.get(layer, ""))
+
         def leave(*_unused: object) -> None:
+            passed = _Pass(totals, self._decoding, totals.inside, around.inside if around else None)
+            if around is not None:
+                self.running = self._outer[layer]
             if clock is not None:
                 closed = clock()
                 closed.record()
-                self._queued.append((totals, self._opened.pop(layer), closed, self._decoding))
+                self._queued.append((passed, self._opened.pop(layer), closed))
                 return
-            _count(totals, time.perf_counter() - totals.started, self._decoding)
+            passed.count(time.perf_counter() - totals.started)
 
         return leave
 
     def _read_clocks(self) -> None:
         """Takes what the devices have finished; work still queued is left for the next look."""
         while self._queued and self._queued[0][2].query():
-            totals, opened, closed, decoding = self._queued.pop(0)
-            _count(totals, opened.elapsed_time(closed) / 1000, decoding)
+            passed, opened, closed = self._queued.pop(0)
+            passed.count(opened.elapsed_time(closed) / 1000)
 
 
-def _count(totals: _Totals, seconds: float, decoding: bool) -> None:
-    totals.passes += 1
-    totals.seconds += seconds
-    totals.last = seconds
-    if decoding:
-        totals.decode_passes += 1
-        totals.decode_seconds += seconds
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass of one layer, whose time may not be known yet. Passes inside it are counted before it."""
+
+    totals: _Totals
+    decoding: bool
+    inside: list[float]
+    """Seconds of passes inside this one."""
+    around: list[float] | None
+    """The same of the pass that this one lies in."""
+
+    def count(self, whole: float) -> None:
+        """`whole`: seconds from its beginning to its end."""
+        if self.around is not None:
+            self.around[0] += whole
+        seconds = max(0.0, whole - self.inside[0])
+        self.totals.passes += 1
+        self.totals.seconds += seconds
+        self.totals.last = seconds
+        if self.decoding:
+            self.totals.decode_passes += 1
+            self.totals.decode_seconds += seconds
 
 
 def _device_clock(module: torch.nn.Module) -> Any:

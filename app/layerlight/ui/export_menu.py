@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
 from layerlight.core import export
 from layerlight.core.advice import verdict_of
+from layerlight.core.errors import LayerlightError
 from layerlight.core.plan import Plan
 from layerlight.ui.session import Session
 from layerlight.ui.words import short_size
@@ -47,7 +48,11 @@ class ExportMenu(QMenu):
     def _do_copy(self, words: str, write: Callable[[Plan], str], _checked: bool = False) -> None:
         plan = self._session.state.plan
         if plan is not None:
-            QGuiApplication.clipboard().setText(write(plan))
+            try:
+                QGuiApplication.clipboard().setText(write(plan))
+            except LayerlightError as error:
+                self._session.notify(f"{error.message} {error.hint}")
+                return
             self._session.notify(f"The plan is on the clipboard, {words.removeprefix('Copy ')}.")
 
     def _do_save(self, write: Callable[[Plan], str], name: str, _checked: bool = False) -> None:
@@ -59,6 +64,9 @@ class ExportMenu(QMenu):
             return
         try:
             Path(path).write_text(write(plan), encoding="utf-8")
+        except LayerlightError as error:
+            self._session.notify(f"{error.message} {error.hint}")
+            return
         except OSError as error:
             self._session.notify(f"The plan could not be written to {path}: {error.strerror or error}.")
             return

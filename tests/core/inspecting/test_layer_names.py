@@ -32,6 +32,15 @@ NESTED = "model.language_model.layers.0.self_attn.q_proj.weight"
         ("mamba", False, "layers.0.mixer.D", "backbone.layers.0.mixer.D"),
         ("deepseek_v3", False, "model.layers.61.eh_proj.weight", None),
         ("qwen3_next", False, "mtp.fc.weight", None),
+        ("mixtral", False, "model.layers.0.block_sparse_moe.gate.weight", "model.layers.0.mlp.gate.weight"),
+        (
+            "mixtral", False, "model.layers.0.block_sparse_moe.experts.3.w1.weight",
+            "model.layers.0.mlp.experts.3.w1.weight",
+        ),
+        (
+            "granitemoe", False, "model.layers.0.block_sparse_moe.input_linear.weight",
+            "model.layers.0.block_sparse_moe.experts.gate_up_proj",
+        ),
         ("gemma3", True, "language_model.model.layers.0.self_attn.q_proj.weight", NESTED),
         ("gemma3", True, "language_model.lm_head.weight", "lm_head.weight"),
         ("gemma3", True, "vision_tower.post_layernorm.bias", "model.vision_tower.post_layernorm.bias"),
@@ -67,6 +76,21 @@ def test_the_name_after_loading(model_type: str, nested: bool, name: str, loaded
 )
 def test_the_module_that_moves_whole(name: str, unit: str) -> None:
     assert unit_of(name, "model.language_model.layers") == unit
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("model.layers.11.mlp.experts.3.w1.weight", "model.layers.11.mlp.experts"),
+        ("model.layers.11.mlp.experts.gate_up_proj", "model.layers.11.mlp.experts"),
+        ("model.layers.11.mlp.shared_experts.up_proj.weight", "model.layers.11"),
+        ("model.layers.11.mlp.gate.weight", "model.layers.11"),
+        ("model.embed_tokens.weight", "model.embed_tokens"),
+    ],
+)
+def test_experts_are_a_module_beside_their_layer(name: str, unit: str) -> None:
+    """Router and shared experts stay with the layer."""
+    assert unit_of(name, "model.layers", "mlp.experts") == unit
 
 
 def test_the_stack_is_the_language_models_list_not_a_towers() -> None:

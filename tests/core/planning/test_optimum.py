@@ -39,10 +39,9 @@ def hold(plan: Plan) -> None:
     for group in groups_of(plan.model):
         assert len({plan.device_map()[layer.name] for layer in group}) == 1, "what shares weights rests together"
     main = main_of(plan.machine, plan.device_map().values())
-    for each in plan.placements:
-        assert each.runs_on == (main if each.rests_on in ("cpu", "disk") else each.rests_on)
     runs = {each.layer: each.runs_on for each in plan.placements}
-    assert all(runs[inner] == runs[outer] for inner, outer in plan_checker.nested_in(plan.model))
+    assert runs in plan_checker.ways_to_run(plan, plan.device_map()), "what is carried runs on the main device"
+    assert main in runs.values()
     found = check(plan)
     for use in plan.prediction.places:
         assert use.used == found.used[use.place]
@@ -99,9 +98,7 @@ def allowed_places(plan: Plan) -> list[str]:
 
 def fits(plan: Plan, places: dict[str, str]) -> bool:
     """Whether a map keeps to the limits, by the checker's count."""
-    main = main_of(plan.machine, places.values())
-    runs = {name: main if place in ("cpu", "disk") else place for name, place in places.items()}
-    if any(runs[inner] != runs[outer] for inner, outer in plan_checker.nested_in(plan.model)):
+    if not plan_checker.ways_to_run(plan, places):
         return False
     capacity = {use.place: use.capacity for use in plan.prediction.places}
     used = check(plan, places).used

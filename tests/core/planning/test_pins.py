@@ -113,7 +113,7 @@ def test_quantised_layers_are_not_pinned_to_the_disk() -> None:
 def with_experts_apart() -> Model:
     """A layer whose experts are a layer of their own."""
     experts = layer(
-        "model.layers.1.mlp.experts", LayerKind.OTHER, tensor("model.layers.1.mlp.experts.gate_up_proj", 4, 64, 64)
+        "model.layers.1.mlp.experts", LayerKind.EXPERTS, tensor("model.layers.1.mlp.experts.gate_up_proj", 4, 64, 64)
     )
     model = dense()
     assert model.shape is not None
@@ -122,12 +122,16 @@ def with_experts_apart() -> Model:
     return replace(model, layers=(*model.layers[:at], experts, *model.layers[at:]), shape=shape)
 
 
-def test_experts_may_rest_elsewhere_but_run_with_their_layer() -> None:
-    """A12: hidden states are added up inside the layer."""
+def test_experts_may_rest_elsewhere_but_run_with_their_layer_or_in_ram() -> None:
+    """A12: hidden states are added up inside the layer. From RAM its experts are carried, or computed with there."""
     pins = (("model.layers.*", "cuda:0"), ("*.experts", "cpu"))
     plan = make_plan(with_experts_apart(), HERE, CONTEXT, Wishes(pins=pins))
     assert on(plan, "cpu") == ["model.layers.1.mlp.experts"]
-    assert plan.placement("model.layers.1.mlp.experts").runs_on == "cuda:0"
+    slow_bus = replace(HERE, bandwidths=(("bus", 1e6), ("handover", 1e-6)))
+    for here, runs in ((HERE, "cuda:0"), (slow_bus, "cpu")):
+        plan = make_plan(with_experts_apart(), here, CONTEXT, Wishes(pins=pins))
+        assert plan.placement("model.layers.1.mlp.experts").runs_on == runs
+        assert plan.placement("model.layers.1").runs_on == "cuda:0"
     parted = (("model.layers.*", "cuda:0"), ("*.experts", "cuda:1"))
     with pytest.raises(MapMismatch, match=r"model\.layers\.1.* and its experts would run on cuda:0 and cuda:1"):
         make_plan(with_experts_apart(), HERE, CONTEXT, Wishes(pins=parted))

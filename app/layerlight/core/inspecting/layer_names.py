@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from layerlight.core.inspecting.config_defaults import config_defaults
+from layerlight.core.inspecting.expert_modules import experts_module
 from layerlight.core.model import LayerKind
 
 _PREFIXES = {
@@ -22,7 +23,15 @@ _PREFIXES = {
 }
 """The base model's attribute where it is not `model`."""
 
+_TO_MLP = ((r"\.block_sparse_moe\.", ".mlp."),)
+_TO_EXPERTS = (
+    (r"\.block_sparse_moe\.input_linear\.weight$", ".block_sparse_moe.experts.gate_up_proj"),
+    (r"\.block_sparse_moe\.output_linear\.weight$", ".block_sparse_moe.experts.down_proj"),
+)
 _RENAMED = {
+    **dict.fromkeys(("mixtral", "minimax", "kimi_linear"), _TO_MLP),
+    "phimoe": (*_TO_MLP, (r"\.mlp\.gate\.weight$", ".mlp.router.weight")),
+    **dict.fromkeys(("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared"), _TO_EXPERTS),
     "gpt_neox": ((r"^embed_out\.", "lm_head."),),
     "nemotron_h": ((r"^backbone\.", "model."),),
     "deepseek_v4": ((r"^head\.", "lm_head."),),
@@ -101,6 +110,11 @@ class NameRules:
     def head(self) -> str:
         return _HEADS.get(self.model_type, "lm_head")
 
+    @property
+    def experts(self) -> str | None:
+        """The path of a decoder layer's experts, where a plan may keep them apart from it."""
+        return experts_module(self.model_type)
+
 
 def loaded_name(name: str, rules: NameRules) -> str | None:
     """The parameter's name in the loaded model, experts unfused; None for a tensor that the loader leaves out."""
@@ -147,10 +161,11 @@ def stack_of(names: Iterable[str]) -> str | None:
     return max(texts, key=lambda path: (longest[path], -len(path)), default=None)
 
 
-def unit_of(name: str, stack: str | None) -> str:
+def unit_of(name: str, stack: str | None, experts: str | None = None) -> str:
     """The module moved whole that holds this parameter.
 
-    A decoder layer; a whole tower beside the stack; else the module next below the path that leads to the stack.
+    A decoder layer, or its experts where they lie at this path; a whole tower beside the stack; else the module next
+    below the path that leads to the stack.
     """
     parts = name.split(".")
     if stack is None:
@@ -160,14 +175,15 @@ def unit_of(name: str, stack: str | None) -> str:
     while depth < min(len(way), len(parts)) and parts[depth] == way[depth]:
         depth += 1
     if depth == len(way):
-        return ".".join(parts[: depth + 1])
+        layer = ".".join(parts[: depth + 1])
+        return f"{layer}.{experts}" if experts and name.startswith(f"{layer}.{experts}.") else layer
     return ".".join(parts[: min(depth + 1, len(parts))])
 
 
 def kind_of(unit: str, stack: str | None, rules: NameRules) -> LayerKind:
     last = unit.rpartition(".")[2]
-    if stack and unit.startswith(stack + ".") and last.isdigit():
-        return LayerKind.DECODER
+    if stack and unit.startswith(stack + "."):
+        return LayerKind.DECODER if last.isdigit() else LayerKind.EXPERTS
     if unit in _ROOTS or unit == rules.head:
         return LayerKind.HEAD
     if last.startswith("rotary"):

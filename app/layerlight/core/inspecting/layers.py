@@ -26,9 +26,12 @@ _ORDER = {
     LayerKind.EMBEDDING: 1,
     LayerKind.OTHER: 2,
     LayerKind.DECODER: 3,
+    LayerKind.EXPERTS: 3,
     LayerKind.NORM: 4,
     LayerKind.HEAD: 5,
 }
+
+_NUMBERED = (LayerKind.DECODER, LayerKind.EXPERTS)
 
 
 def name_rules(config: ConfigFile, layers: int | None) -> NameRules:
@@ -47,11 +50,11 @@ def layers_of(tensors: list[Tensor], rules: NameRules) -> tuple[tuple[Layer, ...
         if name is None:
             left_out += tensor.size
         else:
-            units.setdefault(unit_of(name, stack), []).append(tensor)
+            units.setdefault(unit_of(name, stack, rules.experts), []).append(tensor)
     for module in buffer_modules(stack, rules):
         units.setdefault(module, [])
     layers = [_layer(unit, tuple(held), stack, rules) for unit, held in units.items()]
-    layers.sort(key=lambda layer: (_ORDER[layer.kind], layer.index or 0))
+    layers.sort(key=lambda layer: (_ORDER[layer.kind], layer.index or 0, layer.kind is LayerKind.EXPERTS))
     return tuple(layers), left_out
 
 
@@ -63,7 +66,7 @@ def _layer(unit: str, tensors: tuple[Tensor, ...], stack: str | None, rules: Nam
         kind,
         sum(tensor.elements for tensor in tensors),
         sum(tensor.size for tensor in tensors),
-        int(unit.rpartition(".")[2]) if kind is LayerKind.DECODER else None,
+        int(unit[len(stack) + 1 :].partition(".")[0]) if stack and kind in _NUMBERED else None,
         tensors,
     )
 

@@ -1,4 +1,4 @@
-"""Bundles: units that must run on one device, though they may rest on several."""
+"""Bundles: a layer and its experts, which may rest apart but run on one device, or the experts in RAM."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from layerlight.core.device import CPU
 from layerlight.core.model import LayerKind, TextShape
 from layerlight.core.planning.device_sets import DeviceSet
 from layerlight.core.planning.puzzle import Way
@@ -21,6 +22,10 @@ class Part:
     traffic: tuple[Traffic, ...]
     pinned: str | None
     kind: int
+
+    @property
+    def layer_kind(self) -> LayerKind:
+        return self.unit.layers[0].kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,10 @@ def bundles_of(
 def _belongs(unit: Unit, bundle: Bundle) -> bool:
     """Whether a unit lies inside a layer of the bundle: its hidden states are added up there."""
     outer = bundle.parts[0].unit.layers[0]
-    return outer.kind is LayerKind.DECODER and unit.layers[0].name.startswith(f"{outer.name}.")
+    inner = unit.layers[0]
+    return (
+        outer.kind is LayerKind.DECODER and inner.kind is LayerKind.EXPERTS and inner.name.startswith(f"{outer.name}.")
+    )
 
 
 class Ways:
@@ -75,25 +83,28 @@ class Ways:
     def __init__(self, prices: Prices, cost: Callable[[Unit, str, float], float]) -> None:
         """`cost(unit, place, seconds)` is what a plan wants little of."""
         self._prices, self._cost = prices, cost
-        self._known: dict[tuple[int, str, str], float] = {}
+        self._known: dict[tuple[int, str, str, str], float] = {}
 
     def of(self, bundle: Bundle, devices: DeviceSet) -> tuple[tuple[Way, ...], tuple[tuple[str, ...], ...]]:
-        """(ways, for each the place of every part): those that run all parts on one device and keep to the pins."""
+        """(ways, for each the place of every part): those that run all parts on one device and keep to the pins.
+
+        Experts that stay in RAM are the one part that may run elsewhere: hidden states go there and come back.
+        """
         at = {room.device.id: index for index, room in enumerate(devices.rooms)}
         main = at.setdefault(devices.main, 0)
         ways, labels = [], []
         for places in product(*(self._allowed(part, tuple(at)) for part in bundle.parts)):
-            runs = {devices.runs_on(place) for place in places}
-            if len(runs) > 1 or not runs <= at.keys():
+            runs_on = devices.runs_on(places[0])
+            runs = [devices.runs_on(place, part.layer_kind) for part, place in zip(bundle.parts, places, strict=True)]
+            if runs_on not in at or not runs_together(runs):
                 continue
-            runs_on = runs.pop()
             uses = [0] * len(at)
             transient, cost = 0, 0.0
-            for part, place in zip(bundle.parts, places, strict=True):
+            for part, place, run in zip(bundle.parts, places, runs, strict=True):
                 uses[at[place]] += part.unit.size
                 uses[at[runs_on]] += part.unit.kv
-                transient = max(transient, part.unit.tensor if place != runs_on else 0)
-                cost += self._price(part, place, runs_on)
+                transient = max(transient, part.unit.tensor if run == devices.main != place else 0)
+                cost += self._price(part, place, run, runs_on)
             rests = tuple(sorted({at[place] for place in places}))
             ways.append(Way(cost, tuple(uses), transient, rests, main if runs_on == devices.main else at[runs_on]))
             labels.append(places)
@@ -102,9 +113,17 @@ class Ways:
     def _allowed(self, part: Part, places: tuple[str, ...]) -> tuple[str, ...]:
         return places if part.pinned is None else tuple(place for place in places if place == part.pinned)
 
-    def _price(self, part: Part, place: str, runs_on: str) -> float:
-        known = self._known.get((part.kind, place, runs_on))
+    def _price(self, part: Part, place: str, run: str, outer: str) -> float:
+        """Of a part that rests on `place` and runs on `run`, in a layer that runs on `outer`."""
+        known = self._known.get((part.kind, place, run, outer))
         if known is None:
-            seconds = sum(self._prices.of(self._prices.layer(each, place, runs_on)) for each in part.traffic)
-            known = self._known[part.kind, place, runs_on] = self._cost(part.unit, place, seconds)
+            seconds = sum(self._prices.of(self._prices.layer(each, place, run)) for each in part.traffic)
+            seconds += self._prices.of(self._prices.hand_over(outer, run))
+            seconds += self._prices.of(self._prices.hand_over(run, outer))
+            known = self._known[part.kind, place, run, outer] = self._cost(part.unit, place, seconds)
         return known
+
+
+def runs_together(runs: Sequence[str]) -> bool:
+    """Whether a layer, which is the first, and its experts can run on these places."""
+    return all(run in (runs[0], CPU) for run in runs[1:])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from layerlight.core.device import DISK
+from layerlight.core.device import CPU, DISK
 from layerlight.core.planning.bundles import Bundle, Ways
 from layerlight.core.planning.device_sets import DeviceSet
 from layerlight.core.planning.optimum import Counts, Search
@@ -41,13 +41,15 @@ class Choosing:
         bundles: Sequence[Bundle],
         steps: Sequence[int],
         work: Mapping[str, Work],
+        beside: int,
         ways: Ways,
         hand_over: Callable[[str, str], float],
         nodes: int = NODES,
     ) -> None:
-        """`steps` are numbers of bundles in the order they run; `work` is what a pass needs on a device that
-        runs layers; `hand_over(place, next)` is its cost in the whole workload."""
-        self.bundles, self.work = bundles, work
+        """`steps` are numbers of bundles in the order they run; `work` is what a pass needs on a device that runs
+        layers, `beside` bytes in RAM where experts run there beside an accelerator; `hand_over(place, next)` is its
+        cost in the whole workload."""
+        self.bundles, self.work, self.beside = bundles, work, beside
         self.line = Line(steps, len(bundles))
         self.ways, self._hand_over_cost = ways, hand_over
         self._hand_overs: dict[tuple[str, str], float] = {}
@@ -117,8 +119,9 @@ class Choosing:
         place = room.device.id
         if room.capacity is None:
             return UNBOUNDED
-        runs = place in (devices.main, *(each.device.id for each in devices.accelerators))
-        return room.capacity - (self.work[place].most if runs and place != DISK else 0)
+        if place in (devices.main, *(each.device.id for each in devices.accelerators)):
+            return room.capacity - (self.work[place].most if place != DISK else 0)
+        return room.capacity - (self.beside if place == CPU and devices.experts_stay else 0)
 
     def _least_hand_overs(self, devices: DeviceSet) -> float:
         """Each accelerator after the first is reached at least once, unless a tower is all that it holds."""

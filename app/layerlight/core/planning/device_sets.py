@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from layerlight.core.device import CPU, DISK
+from layerlight.core.model import LayerKind
 from layerlight.core.planning.rooms import QUANTIZING_KINDS, Room
 
 
@@ -14,11 +15,13 @@ from layerlight.core.planning.rooms import QUANTIZING_KINDS, Room
 class DeviceSet:
     """Accelerators in the machine's order, then the places where layers only rest while one is in use.
 
-    The first accelerator runs what rests in RAM or on disk; without any the CPU does.
+    The first accelerator runs what rests in RAM or on disk; without any the CPU does. With `experts_stay` experts that
+    rest there are run there, by the CPU, whatever device runs the rest of their layer.
     """
 
     accelerators: tuple[Room, ...]
     others: tuple[Room, ...]
+    experts_stay: bool = False
 
     @property
     def main(self) -> str:
@@ -29,15 +32,23 @@ class DeviceSet:
         """Every place that may keep layers, that which runs carried ones first."""
         return (*self.accelerators, *self.others)
 
-    def runs_on(self, place: str) -> str:
-        return self.main if place in (CPU, DISK) else place
+    def runs_on(self, place: str, kind: LayerKind = LayerKind.OTHER) -> str:
+        """Where a layer of this kind runs that rests there."""
+        if place not in (CPU, DISK):
+            return place
+        return CPU if self.experts_stay and kind is LayerKind.EXPERTS else self.main
 
 
 def device_sets(
-    rooms: tuple[Room, ...], quantized: bool, pinned: frozenset[str], alike: dict[str, Hashable]
+    rooms: tuple[Room, ...],
+    quantized: bool,
+    pinned: frozenset[str],
+    alike: dict[str, Hashable],
+    experts: bool = False,
 ) -> Iterator[DeviceSet]:
     """Every set worth a look, few accelerators first; of sets that differ only in which of equal devices, the first.
 
+    A model that has `experts` apart gets each set twice: they are carried, or run in RAM.
     bitsandbytes refuses a map that mixes accelerators with RAM or has disk in it, so quantised models get either.
     `alike` tells what a device is worth: equal for devices that may stand for each other.
     """
@@ -56,6 +67,14 @@ def device_sets(
                 continue
             seen.add(worth)
             yield DeviceSet(chosen, others)
+            if experts and may_stay(chosen, others):
+                yield DeviceSet(chosen, others, experts_stay=True)
+
+
+def may_stay(accelerators: tuple[Room, ...], others: tuple[Room, ...]) -> bool:
+    """Whether experts may run in RAM beside these accelerators: it must be a tier of its own, and usable."""
+    unified = any(room.device.shares_memory_with == CPU for room in accelerators)
+    return bool(accelerators) and not unified and any(room.device.id == CPU for room in others)
 
 
 def _may_rest(room: Room, accelerators: tuple[Room, ...]) -> bool:

@@ -17,7 +17,7 @@ class Runtime:
     whole_tables: bool
     """Brings a whole table of embeddings where rows of it are looked up."""
     whole_experts: bool
-    """Brings all experts of a layer, whichever the router chose."""
+    """Brings all experts of a layer to an accelerator, whichever the router chose."""
 
     def pass_seconds(self, carrying: float, working: float) -> float:
         """Seconds of one pass that carries weights for so long and computes for so long."""

@@ -83,7 +83,7 @@ def units_of(
         kv = sum(
             cache[layer.index] if layer.index < len(cache) else memory.kv_bytes(shape, layer.index, context, dtype)
             for layer in together
-            if layer.index is not None
+            if layer.index is not None and layer.kind is LayerKind.DECODER
         )
         units.append(_unit(together, tuple(weights[each.name] for each in together), kv))
     return tuple(units)
