@@ -284,3 +284,16 @@ def test_another_model_and_another_machine_begin_without_the_map(large: Bench) -
         lambda: large.session.state.model is not None and large.session.state.model.folder[-5:] == "other"
     )
     assert large.session.planning.map == ()
+
+
+def test_arrow_keys_move_through_what_can_be_chosen(large: Bench) -> None:
+    """accelerate's are passed over while they are greyed."""
+    buttons = large.desk.work.plan.strategies.buttons
+    large.engine.tell(EngineStopped(True))
+    buttons["fastest"].setFocus()
+    large.qtbot.keyClick(buttons["fastest"], Qt.Key.Key_Down)
+    assert large.session.settings.strategy == "most-on-gpu"
+    assert buttons["most-on-gpu"].hasFocus()
+    large.qtbot.keyClick(buttons["most-on-gpu"], Qt.Key.Key_Down)
+    assert large.session.strategy == "by-hand"
+    assert buttons["by-hand"].isChecked()

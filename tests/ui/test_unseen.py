@@ -17,7 +17,7 @@ from layerlight.ui import inspector
 from layerlight.ui.inspector import ON_THE_HUB, Found
 from layerlight.ui.unseen_dialog import UnseenDialog
 from tests.core.models import dense
-from tests.model_folders import write_llama
+from tests.model_folders import write_gguf, write_llama
 from tests.ui.conftest import Bench, MakeBench
 
 NAME = "tiny/llama"
@@ -194,3 +194,17 @@ def test_a_folder_with_a_config_that_tells_no_model_is_told_as_before(make_bench
     bench.session.open_folder(str(folder))
     bench.qtbot.waitUntil(lambda: bench.session.problem is not None)
     assert bench.session.state.plan is None
+
+
+@pytest.mark.parametrize("file", ["m-Q4_K.gguf", ""])
+def test_a_gguf_file_is_told_to_gain_nothing_here(bench: Bench, tmp_path: Path, file: str) -> None:
+    """E08: opened by itself or by its folder, in words that say what to take instead."""
+    write_gguf(tmp_path / "m-Q4_K.gguf", {"general.architecture": "llama", "llama.context_length": 4096})
+    bench.session._inspector._inspect_model = inspector.inspect_model
+    bench.session.open_folder(str(tmp_path / file))
+    bar = bench.desk.work.verdict
+    bench.qtbot.waitUntil(lambda: bar.banner is not None and "GGUF" in bar.banner.words)
+    assert bar.banner is not None
+    assert "unpacked, several times the file" in bar.banner.words
+    assert "does not write text" not in bar.banner.words
+    assert "in 4 or 8 bit" in bar.banner.second
