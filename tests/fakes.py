@@ -8,6 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Signal
 
 from layerlight.core.device import Device, Machine
+from layerlight.core.inspecting.config_model import model_from_config
 from layerlight.core.messages import (
     DevicesSurveyed,
     EngineStarted,
@@ -255,6 +256,17 @@ def starter() -> Model:
     """30 layers of 3.5 M with a tied head, as SmolLM2-135M has."""
     model = dense(30, 576, 1536, 49152, 9, 3, context=8192, tied=True)
     return replace(model, name="SmolLM2-135M-Instruct", folder="/models/smollm2", chat_template=True)
+
+
+def thirty_billion_in_experts() -> Model:
+    """48 layers, each of 19 M and 128 experts, of which a token passes 8, as Qwen3-30B-A3B has."""
+    config = {
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048,
+        "intermediate_size": 6144, "moe_intermediate_size": 768, "num_hidden_layers": 48, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8,
+        "mlp_only_layers": [], "decoder_sparse_step": 1, "max_position_embeddings": 40960, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    return model_from_config(config, "Qwen3-30B-A3B", "/models/qwen3-30b-a3b")
 
 
 Inspect = Callable[[str], Model]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from PySide6.QtCore import QPointF, QRectF
@@ -25,6 +25,8 @@ TAIL_FREE = 46
 TAIL_MARGIN = 20
 TAIL_OTHER = 26
 UNUSED = 44
+NARROWEST = 12
+"""px of a layer beside its experts, however few bytes the rest of it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Slot:
     size: int | None = 0
     beyond: bool = False
     """Whether this is what does not fit."""
+    beside: bool = False
+    """Whether it shares a row with the layer whose experts these are."""
 
 
 @dataclass(slots=True)
@@ -95,7 +99,12 @@ def arrange(lanes: tuple[Lane, ...], area: QRectF) -> Arrangement:
     height = max(120.0, area.height() - HEADER - 2 * PAD)
     needs = [_need(lane, tear, planned, smallest) for lane, tear in zip(lanes, torn, strict=True)]
     tails = [_tail(lane, planned) if tear else 0.0 for lane, tear in zip(lanes, torn, strict=True)]
-    rows = [unit.size for lane in lanes for unit in lane.units if unit.kind == "layer"]
+    rows = [
+        sum(unit.size for unit in row)
+        for lane in lanes
+        for row in rows_of(lane.units)
+        if row[0].kind in ("layer", "experts")
+    ]
     row = median(rows) if rows else 0.0
     scale = _scale(needs, tails, height)
     folds = min(MOST_COLUMNS, math.ceil(ROW / max(0.01, row * scale))) if rows else 1
@@ -128,6 +137,18 @@ def arrange(lanes: tuple[Lane, ...], area: QRectF) -> Arrangement:
         _Filling(result, i, lane, boxes, planned).fill()
         x += wide * shares[i] + gutter
     return result
+
+
+def rows_of(units: tuple[Unit, ...]) -> list[tuple[Unit, ...]]:
+    """Units row by row: experts stand beside their layer where both rest on one place."""
+    rows: list[tuple[Unit, ...]] = []
+    for unit in units:
+        last = rows[-1][0] if rows else None
+        if unit.kind == "experts" and last and last.kind == "layer" and last.index == unit.index:
+            rows[-1] = (*rows[-1], unit)
+        else:
+            rows.append((unit,))
+    return rows
 
 
 def _torn(lane: Lane, planned: bool, smallest: int) -> bool:
@@ -183,11 +204,14 @@ class _Filling:
         torn = self.result.torn[self.index]
         self.y = self.boxes[0].top() + PAD
         top = self.y
-        for unit in lane.units:
-            high = unit.size * scale
-            self._mark_over(unit)
-            least = 2.0 if unit.kind == "table" and unit.size else 0.0
-            self._add("unit", max(high, least), unit.size, unit)
+        for row in rows_of(lane.units):
+            high = sum(unit.size for unit in row) * scale
+            for unit in row:
+                self._mark_over(unit)
+            least = 2.0 if row[0].kind == "table" and row[0].size else 0.0
+            self._add("unit", max(high, least), row[0].size, row[0])
+            if len(row) > 1 and high > 0:
+                self._part(row)
         if torn and not lane.units and (self.planned or lane.place == DISK):
             self._add("free", UNUSED, lane.free)
             return
@@ -227,6 +251,19 @@ class _Filling:
             self.result.by_key[(self.index, unit.key)] = len(self.result.slots)
         self.result.slots.append(Slot(rect, kind, self.index, unit, size, self.beyond and unit is not None))
         self.y += high
+
+    def _part(self, row: tuple[Unit, ...]) -> None:
+        """Gives the experts their share of the row's width; the layer keeps enough to be seen."""
+        layer, experts = row
+        slot = self.result.slots[-1]
+        least = min(NARROWEST, slot.rect.width() / 2)
+        wide = max(least, slot.rect.width() * layer.size / (layer.size + experts.size))
+        first, second = QRectF(slot.rect), QRectF(slot.rect)
+        first.setWidth(wide - 1)
+        second.setLeft(slot.rect.left() + wide)
+        self.result.slots[-1] = replace(slot, rect=first)
+        self.result.by_key[(self.index, experts.key)] = len(self.result.slots)
+        self.result.slots.append(Slot(second, "unit", self.index, experts, experts.size, self.beyond, beside=True))
 
     def _limit(self, top: float, torn: bool) -> None:
         """A person's limit as a line, where the lane is to scale and not folded."""

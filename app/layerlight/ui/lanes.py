@@ -24,7 +24,7 @@ class Unit:
     """The layer's name; `kv`, `working` and `berth` for the other claims."""
     label: str
     kind: str
-    """`layer`, `table` (embedding, head, norms), `kv`, `working` or `berth`."""
+    """`layer`, `experts` (of a layer), `table` (embedding, head, norms), `kv`, `working` or `berth`."""
     order: int
     """Position in the sweep; -1 for what is no layer."""
     size: int
@@ -38,6 +38,8 @@ class Unit:
     seconds: float = 0.0
     waited: float = 0.0
     pinned: bool = False
+    experts: int = 0
+    """How many experts it holds."""
 
     @property
     def carried(self) -> bool:
@@ -131,6 +133,8 @@ def short_name(layer: Layer) -> str:
     match layer.kind:
         case LayerKind.DECODER:
             return f"layer {layer.index}"
+        case LayerKind.EXPERTS:
+            return f"experts of layer {layer.index}"
         case LayerKind.EMBEDDING:
             return "embedding"
         case LayerKind.HEAD:
@@ -142,6 +146,13 @@ def short_name(layer: Layer) -> str:
 
 
 # -- units -----------------------------------------------------------------------------------------------------------
+
+_KINDS = {LayerKind.DECODER: "layer", LayerKind.EXPERTS: "experts"}
+
+
+def _reads_pages(layer: Layer, runs: str) -> bool:
+    """Whether the CPU computes with it in the file's own pages: nothing of it lands anywhere."""
+    return layer.kind is LayerKind.EXPERTS and runs == CPU
 
 
 def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
@@ -157,13 +168,14 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
     loose: dict[str, int] = {}
     pinned = {name for name, _ in plan.wishes.pins}
     carried = 0
+    experts = (plan.model.shape.experts if plan.model.shape else None) or 0
     for order, layer in enumerate(plan.model.layers):
         placement = placements.get(layer.name)
         if placement is None:
             continue
         kv = _kv(plan, layer)
         rests, runs, size = _truth(placement, placed.get(layer.name))
-        if rests != runs:
+        if rests != runs and not _reads_pages(layer, runs):
             loose[runs] = loose.get(runs, 0) + kv
             kv = 0
             carried = max(carried, _largest(plan, layer))
@@ -176,7 +188,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
             Unit(
                 layer.name,
                 short_name(layer),
-                "layer" if layer.kind is LayerKind.DECODER else "table",
+                _KINDS.get(layer.kind, "table"),
                 order,
                 size + kv,
                 kv,
@@ -188,6 +200,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
                 seconds,
                 waited,
                 layer.name in pinned,
+                experts if layer.kind is LayerKind.EXPERTS else 0,
             )
         )
     _claims(plan, units, loose, carried, "resting" if real and state.phase is not Phase.LOADING else "planned")
@@ -262,8 +275,9 @@ def _kv(plan: Plan, layer: Layer) -> int:
 
 
 def _largest(plan: Plan, layer: Layer) -> int:
-    sizes = (memory.loaded_tensor_size(each, layer, plan.dtype, plan.wishes.quantization) for each in layer.tensors)
-    return max(sizes, default=0)
+    """Bytes that are brought at once: a tensor, or all experts of a layer."""
+    sizes = [memory.loaded_tensor_size(each, layer, plan.dtype, plan.wishes.quantization) for each in layer.tensors]
+    return sum(sizes) if layer.kind is LayerKind.EXPERTS else max(sizes, default=0)
 
 
 # -- lanes -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
+from layerlight.core.device import CPU
 from layerlight.core.plan import Plan
 from layerlight.core.state import State
 from layerlight.ui.controls import draw_words
@@ -50,14 +51,19 @@ def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State, ways: str = "") -
     dtype = placed.dtype if placed else placement.dtype
     weights = unit.size - unit.kv
     rows = [("Weights", f"{short_size(weights)}, {count(layer.parameters)} × {dtype}")]
+    if unit.experts and plan.model.shape is not None:
+        chosen = plan.model.shape.experts_per_token
+        rows.append(("Experts", f"{unit.experts}, of which a token passes {chosen or 'some'}"))
     if unit.kv:
         rows.append(("KV cache", f"{short_size(unit.kv)} for {plan.budget.context:,} tokens"))
     where = unit.rests_on + (", in the file's own pages" if placed and placed.mapped else "")
     rows.append(("Rests on", where + (" (measured)" if placed else "")))
-    rows.append(("Runs on", unit.runs_on + (", carried for every pass" if unit.carried else "")))
-    if activity and activity.bytes_moved:
+    rows.append(("Runs on", unit.runs_on + (", carried for every pass" if _is_carried(unit) else "")))
+    if unit.carried and not _is_carried(unit):
+        rows.append(("Moves", "the pages of those that are chosen"))
+    elif activity and activity.bytes_moved:
         rows.append(("Moves", f"{short_size(activity.bytes_moved // max(1, activity.passes))} a pass"))
-    elif unit.carried:
+    elif _is_carried(unit):
         rows.append(("Moves", f"{short_size(weights)} for every token"))
     if unit.waited:
         rows.append(("Waits", f"{duration(unit.waited)} of it for its bytes"))
@@ -69,6 +75,11 @@ def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State, ways: str = "") -
         rows.append(("Move it", ways))
     price = f"{duration(unit.seconds)} a token" if unit.seconds else ""
     return Facts(unit.label[:1].upper() + unit.label[1:], price, unit.key, tuple(rows), placement.reason)
+
+
+def _is_carried(unit: Unit) -> bool:
+    """Whether all of it is brought elsewhere. Of experts on disk a CPU reads the pages that it needs."""
+    return unit.carried and not (unit.experts and unit.runs_on == CPU)
 
 
 def _claim(unit: Unit, lane: Lane, plan: Plan) -> Facts:

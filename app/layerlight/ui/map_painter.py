@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap, QRegion
@@ -23,6 +23,13 @@ RIGHT, CENTRE = Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter
 GIB = 2**30
 STEPS = tuple(2**n * 2**20 for n in range(20))
 PINNED = "by hand"
+EXPERTS = "experts"
+LOWEST_OUTLINE = 2.5
+"""px below which the outlines of blocks would run together and look like what rests: those are pale instead."""
+LOWEST_ROW = 6.0
+"""px below which a row has no words of its own."""
+CELL = 5.0
+"""px of an expert's cell at least."""
 LEGEND = ("planned", "loading", "resting", "running", "KV cache", "working memory", "margin", "other programs")
 
 
@@ -52,6 +59,7 @@ class MapPainter:
             else:
                 self.rest(p, slot)
         self.numbers(p)
+        self.thin_rows(p)
         self.routes(p)
         for slot in self.plan.slots:
             if slot.kind == "over":
@@ -198,6 +206,8 @@ class MapPainter:
             p.fillRect(QRectF(body.right() + 1, r.top(), band, r.height()), self.t.tint(hue, strength))
         if unit.kind == "berth":
             self._berth(p, r)
+        elif unit.kind == "experts" and not slot.beyond:
+            draw_experts(p, body, unit, hue, self.t)
         elif slot.beyond:
             draw_beyond(p, body, self.t, corner)
         else:
@@ -220,28 +230,37 @@ class MapPainter:
 
     def _words(self, p: QPainter, r: QRectF, unit: Unit, hue: str) -> None:
         t, high = self.t, r.height()
-        solid = unit.kind in ("layer", "table") and (unit.state == "resting" or unit.fill > 0.5)
+        solid = unit.kind in ("layer", "table", "experts") and (unit.state == "resting" or unit.fill > 0.5)
         colour = t.place(hue).text if solid else t.place(hue).line
-        if unit.carried and unit.kind == "layer" and high >= 8 and unit.state != "loading":
+        if unit.carried and unit.kind in ("layer", "experts") and high >= 8 and unit.state != "loading":
             chevron(p, QPointF(r.left() + 8, r.center().y()), colour, flip=False)
         if high < 13:
             return
-        if unit.kind == "layer":
+        if unit.kind in ("layer", "experts"):
             if unit.state == "loading" and unit.fill < 1:
                 draw_words(p, r.adjusted(8, 0, -8, 0), f"{unit.fill:.0%}", colour, 11, 600, RIGHT)
         elif r.width() > 90:
             size = f"  {short_size(unit.size)}" if unit.order < 0 and r.width() > 150 else ""
             draw_words(p, r.adjusted(8, 0, -8, 0), unit.label + size, colour, 11, 500)
-        if unit.seconds and unit.state != "loading" and r.width() > 70 and (unit.kind == "layer" or r.width() > 150):
-            draw_words(p, r.adjusted(0, 0, -7, 0), duration(unit.seconds), colour, 11, align=RIGHT)
+        if unit.seconds and unit.state != "loading" and r.width() > 70 and (unit.kind != "table" or r.width() > 150):
+            words = duration(unit.seconds)
+            if unit.kind == "experts":
+                clear_cells(p, r, words, unit.state, hue, t)
+            draw_words(p, r.adjusted(0, 0, -7, 0), words, colour, 11, align=RIGHT)
 
     def numbers(self, p: QPainter) -> None:
-        """Layer numbers in the lane's own margin, like line numbers; thinned when rows are low."""
-        rows = [slot for slot in self.plan.slots if slot.unit is not None and slot.unit.kind == "layer"]
-        low = min((slot.rect.height() for slot in rows), default=13.0)
-        every = next((k for k in (1, 2, 5, 10, 20, 50, 100, 200) if k * low >= 12), 500)
-        for slot in rows:
-            self.number(p, slot, every)
+        """Layer numbers in the lane's own margin, like line numbers; thinned where a lane's rows are low."""
+        for lane in range(len(self.plan.lanes)):
+            rows = [
+                slot
+                for slot in self.plan.slots
+                if slot.lane == lane and slot.unit and slot.unit.kind in ("layer", "experts") and not slot.beside
+            ]
+            rows = [slot for slot in rows if slot.rect.height() >= LOWEST_ROW] or rows
+            low = min((slot.rect.height() for slot in rows), default=13.0)
+            every = next((k for k in (1, 2, 5, 10, 20, 50, 100, 200) if k * low >= 12), 500)
+            for slot in rows:
+                self.number(p, slot, every)
 
     def number(self, p: QPainter, slot: Slot, every: int) -> None:
         if slot.unit is None or slot.unit.index is None or slot.unit.index % every:
@@ -251,14 +270,42 @@ class MapPainter:
             return
         draw_words(p, r, str(slot.unit.index), self.t.ink3, 10, align=RIGHT)
 
+    def thin_rows(self, p: QPainter) -> None:
+        """Words on layers whose experts lie elsewhere: what is left of each is too low to be told from the next."""
+        apart = {slot.unit.index for slot in self.plan.slots if slot.unit and slot.unit.experts and not slot.beside}
+        thin = [
+            slot
+            for slot in self.plan.slots
+            if slot.unit and slot.unit.kind == "layer" and slot.unit.index in apart and slot.rect.height() < LOWEST_ROW
+        ]
+        for _, group in groupby(thin, key=lambda slot: (slot.lane, slot.rect.left(), slot.unit and slot.unit.state)):
+            rows = list(group)
+            first, last = rows[0], rows[-1]
+            r = first.rect.united(last.rect)
+            if r.height() < 13 or first.unit is None or last.unit is None or not self._wanted(r):
+                continue
+            words = f"{first.unit.index}–{last.unit.index} without experts"
+            words = QFontMetricsF(font(11)).elidedText(words, Qt.TextElideMode.ElideRight, r.width() - 12)
+            place = self.t.place(self._hue(first))
+            draw_words(p, r, words, place.text if first.unit.state == "resting" else place.line, 11, 500, CENTRE)
+
     # -- the sweep -----------------------------------------------------------------------------------------------
 
     def routes(self, p: QPainter) -> None:
-        """Where the sweep hands over from one place to another: thin lines, only at the crossings."""
+        """Where the sweep hands over from one place to another: thin lines, only at the crossings.
+
+        Layers that all have their experts elsewhere cross at each of them: the first such crossing stands for all.
+        """
         steps = [slot for slot in self.plan.sweep() if slot.unit and not slot.unit.carried]
+        seen: set[tuple[int, int]] = set()
         for before, after in pairwise(steps):
-            if before.lane != after.lane:
-                self._hop(p, before, after)
+            if before.lane == after.lane:
+                continue
+            if "experts" in (before.unit.kind if before.unit else "", after.unit.kind if after.unit else ""):
+                if (before.lane, after.lane) in seen:
+                    continue
+                seen.add((before.lane, after.lane))
+            self._hop(p, before, after)
 
     def _hop(self, p: QPainter, before: Slot, after: Slot) -> None:
         t, forward = self.t, after.lane > before.lane
@@ -303,6 +350,9 @@ def draw_body(
         p.setBrush(t.tint(hue, 0.28) if pale else QColor(t.place(hue).fill))
         p.drawRoundedRect(r.adjusted(0.5, 0.5, -0.5, -0.5) if pale else r, corner, corner)
         return
+    if r.height() < LOWEST_OUTLINE and state == "planned":
+        p.fillRect(r, t.tint(hue, 0.3))
+        return
     p.setPen(QPen(t.tint(hue, 0.85 if r.height() > 5 else 0.5), 1))
     p.setBrush(t.tint(hue, 0.20 if pale else 0.09))
     p.drawRoundedRect(r.adjusted(0.5, 0.5, -0.5, -0.5), corner, corner)
@@ -313,6 +363,36 @@ def draw_body(
         p.setBrush(QColor(t.place(hue).fill))
         p.drawRoundedRect(r, corner, corner)
         p.restore()
+
+
+def cells_of(r: QRectF, experts: int) -> tuple[int, int]:
+    """(rows, columns) of the cells of so many experts: one each, or where that is too small to see one for several."""
+    high = max(1, min(4, int(r.height() // CELL)))
+    while experts > 1 and -(-experts // high) * CELL > r.width():
+        experts = -(-experts // 2)
+    return high, max(1, -(-experts // high))
+
+
+def draw_experts(p: QPainter, r: QRectF, unit: Unit, hue: str, t: Theme) -> None:
+    """A block of experts: cells, in the block's own state."""
+    draw_body(p, r, unit.state, hue, t, 2 if r.height() >= 6 else 0, unit.fill)
+    rows, columns = cells_of(r, unit.experts)
+    if r.height() < CELL or columns < 2:
+        return
+    p.setPen(QPen(QColor(t.well) if unit.state == "resting" else t.tint(hue, 0.35), 1))
+    for column in range(1, columns):
+        x = r.left() + r.width() * column / columns
+        p.drawLine(QPointF(x, r.top() + 0.5), QPointF(x, r.bottom() - 0.5))
+    for row in range(1, rows):
+        y = r.top() + r.height() * row / rows
+        p.drawLine(QPointF(r.left(), y), QPointF(r.right(), y))
+
+
+def clear_cells(p: QPainter, r: QRectF, words: str, state: str, hue: str, t: Theme) -> None:
+    """A quiet ground for words on cells."""
+    wide = QFontMetricsF(font(11)).horizontalAdvance(words) + 12
+    box = QRectF(r.right() - wide - 1, r.top() + 1, wide, r.height() - 2)
+    p.fillRect(box, QColor(t.place(hue).fill if state == "resting" else t.well))
 
 
 def draw_beyond(p: QPainter, r: QRectF, t: Theme, corner: float) -> None:
@@ -354,11 +434,11 @@ def _hatching(rgba: int, step: int, width: float, ratio: float) -> QPixmap:
     return tile
 
 
-def draw_legend(p: QPainter, area: QRectF, hue: str, t: Theme, pinned: bool = False) -> None:
+def draw_legend(p: QPainter, area: QRectF, hue: str, t: Theme, pinned: bool = False, experts: bool = False) -> None:
     """What the drawings mean, in one line; what has no room is left out from the end."""
     x, y = area.left(), area.center().y()
     measure = QFontMetricsF(font(11))
-    for name in (PINNED, *LEGEND) if pinned else LEGEND:
+    for name in (*((PINNED,) if pinned else ()), *((EXPERTS,) if experts else ()), *LEGEND):
         wide = 25 + measure.horizontalAdvance(name) + 15
         if x + wide > area.right() + 15:
             return
@@ -368,6 +448,8 @@ def draw_legend(p: QPainter, area: QRectF, hue: str, t: Theme, pinned: bool = Fa
                 glow(p, box, t, 3)
             case "margin":
                 hatch(p, box, t.hatch, 4)
+            case "experts":
+                draw_experts(p, box, Unit("", "", "experts", -1, 0, state="resting", experts=6), hue, t)
             case "by hand":
                 draw_body(p, box, "planned", hue, t, 3)
                 draw_pin(p, box, t)

@@ -225,6 +225,8 @@ def spoken(model: Model, layers: Iterable[str]) -> str:
     found = [model.layer(name) for name in layers]
     numbers = sorted(layer.index for layer in found if layer.index is not None and layer.kind is LayerKind.DECODER)
     if len(found) == 1:
+        if found[0].kind is LayerKind.EXPERTS:
+            return f"experts of layer {found[0].index}"
         return f"layer {numbers[0]}" if numbers else found[0].kind.value
     if len(numbers) == len(found) and numbers[-1] - numbers[0] + 1 == len(numbers):
         return f"layers {numbers[0]}–{numbers[-1]}"

@@ -124,7 +124,7 @@ class TimeStrip(QWidget):
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
         for i, (unit, _) in enumerate(self._steps):
             r = self._column(i)
-            if unit.index is not None and unit.index % marks == 0:
+            if unit.kind == "layer" and unit.index is not None and unit.index % marks == 0:
                 box = QRectF(r.center().x() - 20, FLOOR + 2, 40, 14)
                 draw_words(p, box, str(unit.index), t.ink3, 10, align=CENTRE)
         self._line(p, right, t)
