@@ -6,7 +6,9 @@ import pytest
 
 from layerlight.core.advice import Verdict, advise, format_pace
 from layerlight.core.device import Budget
+from layerlight.core.inspecting.config_model import model_from_config
 from layerlight.core.placing import make_plan
+from layerlight.core.plan import Wishes
 from tests.core.models import MIB, accelerator, dense, disk, machine, ram
 
 MODEL = dense(layers=8, hidden=256, intermediate=512)
@@ -58,3 +60,33 @@ def test_what_does_not_fit_says_what_would() -> None:
 )
 def test_paces(seconds: float, words: str) -> None:
     assert format_pace(seconds) == words
+
+
+MIXTURE = {
+    "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 256, "intermediate_size": 512,
+    "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 500,
+    "max_position_embeddings": 256, "num_local_experts": 8, "num_experts_per_tok": 2, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pins", "verdict", "words"),
+    [
+        ((), Verdict.FITS, "All 8 layers fit on CUDA:0"),
+        (
+            (("*.experts", "cpu"),),
+            Verdict.FITS,
+            "All 8 layers run on CUDA:0, the experts of 8 of them in RAM on the CPU",
+        ),
+        ((("*.[0-2].*.experts", "disk"),), Verdict.SLOW, "The experts of 3 of 8 layers are read from disk"),
+        ((("model.layers.[0-3]*", "disk"),), Verdict.SLOW, "4 of 8 layers and the experts of 4 are read from disk"),
+    ],
+)
+def test_experts_are_told_apart_from_their_layers(
+    pins: tuple[tuple[str, str], ...], verdict: Verdict, words: str
+) -> None:
+    here = machine(accelerator(), ram(), disk(), rates=(("bus", 1e6), ("handover", 1e-6)))
+    plan = make_plan(model_from_config(MIXTURE, "mixtral"), here, CONTEXT, Wishes(pins=(("*", "cuda:0"), *pins)))
+    advice = advise(plan)
+    assert advice.verdict is verdict
+    assert advice.words.startswith(words)

@@ -11,9 +11,10 @@ from layerlight.core.device import Budget, Machine
 from layerlight.core.fixes import WORTH_SAYING, Fix, fixes_of, is_carried, longest
 from layerlight.core.machines.machine_files import machine_names, read_machine, read_machine_file
 from layerlight.core.machines.public_models import public_model
+from layerlight.core.model import LayerKind
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
-from tests.core.models import MIB, SLOW_CPU, accelerator, dense, disk, machine, ram
+from tests.core.models import GIB, MIB, SLOW_CPU, accelerator, dense, disk, machine, ram
 
 BIG = dense(layers=8, hidden=1024, intermediate=4096, context=8192)
 CARD = machine(accelerator(free=140 * MIB), ram(), disk(), rates=SLOW_CPU)
@@ -172,3 +173,26 @@ def memory_of(machine: Machine) -> int:
 def test_the_longest_that_helps(least: int, most: int, limit: int) -> None:
     expected = None if most < least or limit < least else min(limit, most)
     assert longest(least, most, lambda number: number <= limit) == expected
+
+
+def test_experts_that_were_placed_by_hand_are_moved_to_ram() -> None:
+    """A12: attention stays where a person wants it; what is offered can be applied, and is as fast as was said."""
+    model = public_model("qwen3-30b-a3b")
+    here = machine(accelerator(free=12 * GIB), ram(64 * GIB), disk(), rates=(("cpu", 40e9),))
+    for wishes in (
+        Wishes(pins=(("*.experts", "disk"),)),
+        Wishes(strategy="most-on-gpu", pins=(("*.experts", "disk"),)),
+    ):
+        plan = make_plan(model, here, SHORT, wishes)
+        fix = named(plan, "experts to RAM")
+        assert fix.price
+        better = applied(plan, fix)
+        assert better.fits
+        assert better.prediction.seconds_per_token == pytest.approx(fix.seconds_per_token)
+        away = {each.layer for each in better.placements if each.rests_on == "cpu" and each.size}
+        assert away >= {layer.name for layer in model.layers if layer.kind is LayerKind.EXPERTS}
+    by_hand = tuple((layer.name, "disk" if layer.kind is LayerKind.EXPERTS else "cuda:0") for layer in model.layers)
+    better = applied(plan := make_plan(model, here, SHORT, Wishes(map=by_hand)), named(plan, "experts to RAM"))
+    assert set(better.device_map().values()) == {"cuda:0", "cpu"}
+    free = make_plan(model, here, SHORT)
+    assert not [fix for fix in fixes_of(free) if "experts to RAM" in fix.words], "the plan's own choice is the fastest"

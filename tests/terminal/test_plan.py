@@ -285,6 +285,21 @@ def test_fixes_come_with_gain_price_and_the_options_that_apply_them(layerlight: 
         assert again["predicted"]["seconds"]["per_token"] == pytest.approx(fix["seconds_per_token"])
 
 
+def test_experts_are_rows_of_their_own_and_can_be_moved_to_ram(layerlight: Command) -> None:
+    """A12: layers stand together, and so do their experts; the option that is told does what is said."""
+    words = ("plan", "qwen3-30b-a3b", "--machine", "desktop-rtx4090-24gb")
+    said = layerlight(*words, "--pin", "*.experts=disk")
+    assert "model.layers.0.mlp.experts … model.layers.47.mlp.experts (48)" in said.out
+    assert "model.embed_tokens … model.layers.47 (50)" in said.out
+    assert "The experts of 48 of 48 layers are read from disk" in said.out
+    assert "--pin '*.experts=cpu'" in said.out
+    moved = layerlight(*words, "--pin", "*.experts=disk", "--pin", "*.experts=cpu", "--json").found
+    assert {place for name, place in moved["device_map"].items() if name.endswith(".experts")} == {"cpu"}
+    fixes = layerlight(*words, "--pin", "*.experts=disk", "--json").found["fixes"]
+    fix = next(fix for fix in fixes if "experts" in fix["words"])
+    assert moved["predicted"]["seconds"]["per_token"] == pytest.approx(fix["seconds_per_token"])
+
+
 def test_a_smaller_sibling_and_another_machine_can_be_planned_as_they_are_told(layerlight: Command) -> None:
     words = ("plan", "llama-3.1-70b", "--machine", "desktop-rtx3090-24gb", "--context", 1024)
     sibling = next(fix for fix in layerlight(*words, "--json").found["fixes"] if fix["model"])

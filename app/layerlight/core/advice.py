@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -66,6 +67,11 @@ def format_pace(seconds: float) -> str:
 def _where(plan: Plan) -> str:
     names = [plan.machine.device(place).name for place in plan.places]
     layers = _count(plan)
+    apart = len(_of_kind(plan, (each for each in plan.placements if each.rests_on == CPU), LayerKind.EXPERTS))
+    running = dict.fromkeys(each.runs_on for each in _of_kind(plan, plan.placements, LayerKind.DECODER))
+    if apart and CPU not in running:
+        names = [plan.machine.device(place).name for place in running]
+        return f"All {layers} run on {' and '.join(names)}, the experts of {apart} of them in RAM on the CPU"
     if plan.places == (CPU,):
         return f"All {layers} rest in RAM and run on the CPU"
     if len(names) == 1:
@@ -79,18 +85,25 @@ def _carried(plan: Plan, carried: list[Placement]) -> str:
     for place, verb in ((DISK, "read from disk"), (CPU, "carried from RAM")):
         there = [placement for placement in carried if placement.rests_on == place]
         if there:
-            decoders = sum(1 for placement in there if _is_decoder(plan, placement))
+            decoders, experts = (len(_of_kind(plan, there, kind)) for kind in (LayerKind.DECODER, LayerKind.EXPERTS))
             subject = f"{decoders} of {total} layers" if decoders else " and ".join(each.layer for each in there[:2])
-            parts.append(f"{subject} {'are' if decoders != 1 else 'is'} {verb}")
-    return f"{' and '.join(parts)} for every token"
+            if experts and not decoders:
+                subject = f"the experts of {experts} of {total} layers"
+            elif experts:
+                subject += f" and the experts of {experts}"
+            parts.append(f"{subject} {'are' if experts or decoders != 1 else 'is'} {verb}")
+    words = f"{' and '.join(parts)} for every token"
+    return words[0].upper() + words[1:] if words.startswith("the ") else words
 
 
 def _count(plan: Plan) -> str:
-    return f"{sum(1 for placement in plan.placements if _is_decoder(plan, placement))} layers"
+    return f"{len(_of_kind(plan, plan.placements, LayerKind.DECODER))} layers"
 
 
-def _is_decoder(plan: Plan, placement: Placement) -> bool:
-    return plan.model.layer(placement.layer).kind is LayerKind.DECODER
+def _of_kind(plan: Plan, placements: Iterable[Placement], kind: LayerKind) -> list[Placement]:
+    """Those of these that are layers, or experts of one."""
+    names = {layer.name for layer in plan.model.layers if layer.kind is kind}
+    return [each for each in placements if each.layer in names]
 
 
 def _with_faster(plan: Plan, advice: Advice) -> Advice:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from layerlight.core.device import CPU, DISK, Budget, Device, Machine, format_size
 from layerlight.core.errors import LayerlightError
 from layerlight.core.memory import MIB
-from layerlight.core.model import DTYPE_SIZES, Model
+from layerlight.core.model import DTYPE_SIZES, LayerKind, Model
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
 
@@ -23,6 +23,9 @@ SHORTEST_CONTEXT = 256
 """Tokens below which a context is no help."""
 
 _QUANTIZED = {"int8": "8 bit", "nf4": "4 bit"}
+EXPERTS_TO_RAM = ("*.experts", CPU)
+"""The pin that keeps the experts of every layer in RAM."""
+
 _METAL_SHARE = 0.85
 """The part of a Mac's memory that may be lent to Metal while the system still has room to work."""
 
@@ -164,6 +167,22 @@ def _without_pins(plan: Plan) -> Iterator[Fix]:
         )
 
 
+def _experts_to_ram(plan: Plan) -> Iterator[Fix]:
+    """Where layers were placed by hand: attention stays there, experts go where they are only read as far as chosen."""
+    experts = {layer.name for layer in plan.model.layers if layer.kind is LayerKind.EXPERTS}
+    wishes = plan.wishes
+    if not experts or not plan.machine.has(CPU) or not (wishes.map or wishes.pins or wishes.strategy != "fastest"):
+        return
+    by_hand = tuple((name, CPU if name in experts else place) for name, place in wishes.map)
+    pins = tuple(pin for pin in wishes.pins if pin != EXPERTS_TO_RAM)
+    yield from _fix(
+        plan,
+        "Move the experts to RAM, and leave the rest of their layers where it is.",
+        "The CPU computes with the experts that each token chooses; long prompts take longer.",
+        wishes=replace(wishes, map=by_hand, pins=() if by_hand else (*pins, EXPERTS_TO_RAM), strategy="fastest"),
+    )
+
+
 def _raised_limit(plan: Plan) -> Iterator[Fix]:
     for place, limit in plan.budget.limits:
         others = tuple(each for each in plan.budget.limits if each[0] != place)
@@ -268,6 +287,7 @@ def _bundled() -> Iterable[tuple[int, str, MachineFile]]:
 
 _OFFERS: tuple[Callable[[Plan], Iterator[Fix]], ...] = (
     _without_pins,
+    _experts_to_ram,
     _quantize,
     _other_dtype,
     _shorter_context,

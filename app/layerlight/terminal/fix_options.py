@@ -30,6 +30,7 @@ def _of_wishes(before: Wishes, after: Wishes) -> tuple[str, ...]:
         found.append("without --map")
     if before.pins and not after.pins:
         found.append("without --pin")
+    found += [f"--pin '{which}={place}'" for which, place in after.pins if (which, place) not in before.pins]
     return tuple(found)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import TypeVar
 
 from layerlight.core.advice import advise
 from layerlight.core.characters import printable
@@ -11,6 +12,8 @@ from layerlight.core.device import Machine, format_size
 from layerlight.core.messages import RunResult
 from layerlight.core.model import Layer, LayerKind, Model
 from layerlight.core.plan import Plan, Prediction
+
+T = TypeVar("T")
 
 
 def of_machine(machine: Machine) -> str:
@@ -42,7 +45,8 @@ def of_model(model: Model) -> str:
     ]
     if model.layers:
         rows = [("layer", "kind", "bytes", "")]
-        rows += [_row(list(group)) for _, group in groupby(model.layers, key=_same)]
+        layers = _experts_after_layers(model, model.layers, lambda layer: layer.name)
+        rows += [_row(list(group)) for _, group in groupby(layers, key=_same)]
         lines += ["", columns(rows, right=(2,))]
     lines += [f"Tied: {', '.join(group)} share their weights and rest together." for group in model.tied]
     lines += list(model.notes)
@@ -55,7 +59,8 @@ def of_plan(plan: Plan) -> str:
     """Where each layer rests and runs, what each place holds, and what that means."""
     rows = [("layers", "rests on", "runs on", "bytes", "dtype")]
     reasons: list[str] = []
-    for _, group in groupby(plan.placements, key=lambda each: (each.rests_on, each.runs_on, each.dtype, each.reason)):
+    placed = _experts_after_layers(plan.model, plan.placements, lambda each: each.layer)
+    for _, group in groupby(placed, key=lambda each: (each.rests_on, each.runs_on, each.dtype, each.reason)):
         placements = list(group)
         first = placements[0]
         size = format_size(sum(placement.size for placement in placements))
@@ -151,6 +156,15 @@ def _row(layers: list[Layer]) -> tuple[str, str, str, str]:
     size = format_size(layers[0].size)
     each = f"each, {format_size(sum(layer.size for layer in layers))} together" if len(layers) > 1 else ""
     return _span([layer.name for layer in layers]), layers[0].kind.value, size, each
+
+
+def _experts_after_layers(model: Model, things: Sequence[T], name_of: Callable[[T], str]) -> list[T]:
+    """The same in the model's order, but all experts after all layers: else no two alike would follow each other."""
+    kinds = {layer.name: layer.kind for layer in model.layers}
+    experts = [each for each in things if kinds[name_of(each)] is LayerKind.EXPERTS]
+    others = [each for each in things if kinds[name_of(each)] is not LayerKind.EXPERTS]
+    end = max((at + 1 for at, each in enumerate(others) if kinds[name_of(each)] is LayerKind.DECODER), default=0)
+    return [*others[:end], *experts, *others[end:]]
 
 
 def _span(names: list[str]) -> str:

@@ -140,3 +140,13 @@ def test_experts_may_rest_elsewhere_but_run_with_their_layer_or_in_ram() -> None
     )
     with pytest.raises(MapMismatch, match="its experts"):
         make_plan(with_experts_apart(), HERE, CONTEXT, Wishes(map=by_hand))
+
+
+def test_a_range_of_experts_is_pinned_as_layers_are() -> None:
+    """Experts are layers of their own: their layer's pin says nothing of them."""
+    model = with_experts_apart()
+    pins = (("model.layers.0-3", "cuda:0"), parse_pin("model.layers.1-1.mlp.experts=cpu"))
+    plan = make_plan(model, HERE, CONTEXT, Wishes(pins=pins))
+    assert on(plan, "cpu") == ["model.layers.1.mlp.experts"]
+    parsed = parse_pin("model.layers.*.mlp.experts=cpu")
+    assert on(make_plan(model, HERE, CONTEXT, Wishes(pins=(parsed,))), "cpu") == ["model.layers.1.mlp.experts"]
