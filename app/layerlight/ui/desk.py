@@ -189,6 +189,8 @@ class Desk(QWidget):
             "redo": session.redo,
             "reset": session.reset_plan,
             "new_chat": session.new_conversation,
+            "show_map": partial(self._show_view, "map"),
+            "show_table": partial(self._show_view, "table"),
             "show_plan": self._show_plan,
             "show_chat": self._show_chat,
             "log": self._show_log,
@@ -242,6 +244,11 @@ class Desk(QWidget):
                 wishes = session.planning.advice.wishes if session.planning.advice else None
                 if wishes is not None:
                     session.change_settings(quantization=wishes.quantization)
+
+    def _show_view(self, view: str) -> None:
+        self._pages.setCurrentWidget(self.work)
+        self.work.show_view(view)
+        self.work.focus_layers()
 
     def _show_plan(self) -> None:
         self._show_side("plan")
@@ -307,7 +314,7 @@ class Desk(QWidget):
     def _turn_to_work(self) -> None:
         """In a step of its own: all of the page is shown at once."""
         self._pages.setCurrentWidget(self.work)
-        self.work.map.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.work.focus_layers()
 
     @Slot()
     def _measure(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import (
@@ -32,8 +31,8 @@ from layerlight.ui.layer_card import LayerCard, facts_of
 from layerlight.ui.map_hand import Hand, letters_of
 from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, draw_source, light_area, ribbon
 from layerlight.ui.map_painter import MapPainter, draw_legend
+from layerlight.ui.move_menu import move_menu
 from layerlight.ui.palette import theme_of
-from layerlight.ui.planning import spoken
 from layerlight.ui.session import Session
 from layerlight.ui.still import Still
 
@@ -354,24 +353,9 @@ class LayerMap(QWidget):
 
     def move_menu(self) -> QMenu:
         """What can be done with the chosen blocks."""
-        menu = QMenu(self)
-        state = self._session.state
-        menu.addSection(spoken(state.model, self._hand.keys).capitalize() if state.model else "")
-        titles = {lane.place: lane.title for lane in self._lanes}
-        for letter, place in letters_of(self._lanes).items():
-            action = menu.addAction(f"Move to {titles[place]}\t{letter}")
-            action.triggered.connect(partial(self._move_by_menu, place))
-        menu.addSeparator()
-        free = menu.addAction("Leave it to the plan\tDel")
-        free.triggered.connect(partial(self._move_by_menu, None))
-        free.setEnabled(any(name in self._hand.keys for name, _ in self._session.planning.pins))
-        menu.addAction("Reset to the fastest plan").triggered.connect(self._reset)
-        return menu
+        return move_menu(self, self._session, self._lanes, self._hand.keys, self._move_to, self._reset)
 
-    def _move_by_menu(self, place: str | None, _checked: bool = False) -> None:
-        self._move_to(place)
-
-    def _reset(self, _checked: bool = False) -> None:
+    def _reset(self) -> None:
         self._session.reset_plan()
         self.moved.emit()
 

@@ -19,6 +19,8 @@ SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
     "stop": "Ctrl+.",
     "survey": QKeySequence.StandardKey.Refresh,
     "new_chat": QKeySequence.StandardKey.New,
+    "show_map": "Ctrl+M",
+    "show_table": "Ctrl+T",
     "show_plan": "Ctrl+1",
     "show_chat": "Ctrl+2",
     "log": "Ctrl+Shift+L",
@@ -39,6 +41,8 @@ WORDS = {
     "redo": "Redo it",
     "reset": "Reset to the fastest plan",
     "new_chat": "New chat",
+    "show_map": "Layers as a map",
+    "show_table": "Layers as a table",
     "show_plan": "Plan",
     "show_chat": "Chat",
     "log": "Log",
@@ -49,7 +53,7 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("&Plan", ("undo", "redo", "reset", "-", "machines", "export")),
     ("&Model", ("load", "unload", "stop", "-", "survey", "calibrate")),
     ("&Chat", ("new_chat",)),
-    ("&View", ("show_plan", "show_chat", "log", "-", "theme")),
+    ("&View", ("show_map", "show_table", "-", "show_plan", "show_chat", "log", "-", "theme")),
     ("&Help", ("about",)),
 )
 THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}

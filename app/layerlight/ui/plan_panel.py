@@ -140,6 +140,7 @@ class PlanPanel(QFrame):
         if machine is None:
             return
         self._update_places(machine)
+        self.strategies.setVisible(bool(machine.accelerators) and model is not None)
         if model is None:
             return
         self.setEnabled(not session.busy)
@@ -154,7 +155,6 @@ class PlanPanel(QFrame):
         self._precision_note.setText(reason or (_precision_words(state.plan) if state.plan else ""))
         self._update_context(state)
         self._update_shortfall(state)
-        self.strategies.setVisible(bool(machine.accelerators))
         self.strategies.update_rows()
         self.reset.setVisible(session.is_by_hand)
         self.export.setEnabled(state.plan is not None)

@@ -162,6 +162,17 @@ def sheet(t: Theme) -> str:
     QListWidget::item {{ padding: 4px 6px; border-radius: 5px; }}
     QListWidget::item:selected {{ background: {t.line}; color: {t.ink}; }}
     QScrollArea {{ background: transparent; border: none; }}
+    QTableView {{ background: {t.panel}; alternate-background-color: {t.well}; color: {t.ink};
+        border: 1px solid {t.line}; border-radius: 8px; font-size: 12px; selection-background-color: {t.ink};
+        selection-color: {t.on_ink}; outline: none; }}
+    QTableView:focus {{ border: 2px solid {t.ink}; }}
+    QTableView::item {{ padding: 0 8px; }}
+    QHeaderView, QHeaderView::section {{ background: {t.panel}; color: {t.ink2}; border: none; font-size: 12px;
+        font-weight: 600; padding: 0 4px; }}
+    QHeaderView {{ border-bottom: 1px solid {t.line}; }}
+    QAbstractScrollArea::corner {{ background: transparent; border: none; }}
+    QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}
+    QScrollBar::handle:horizontal {{ background: {t.edge}; border-radius: 3px; min-width: 32px; margin: 2px 2px; }}
     QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
     QScrollBar::handle:vertical {{ background: {t.edge}; border-radius: 3px; min-height: 32px; margin: 2px 2px; }}
     QScrollBar::add-line, QScrollBar::sub-line {{ height: 0; width: 0; }}

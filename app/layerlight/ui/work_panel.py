@@ -23,6 +23,7 @@ from layerlight.core.state import State
 from layerlight.ui.chat_panel import ChatPanel
 from layerlight.ui.controls import Segments, column, label, row, rule
 from layerlight.ui.happenings import MachineChosen
+from layerlight.ui.layer_list import LayerList
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
 from layerlight.ui.model_panel import ModelPanel
@@ -33,7 +34,7 @@ from layerlight.ui.time_strip import TimeStrip
 from layerlight.ui.verdict_bar import VerdictBar
 
 Part = TypeVar("Part", bound=QWidget)
-PARTS = (VerdictBar, ModelPanel, LayerMap, TimeStrip, PlanPanel, ChatPanel)
+PARTS = (VerdictBar, ModelPanel, LayerMap, LayerList, TimeStrip, PlanPanel, ChatPanel)
 
 
 def _taken(made: Iterable[QWidget], kind: type[Part]) -> Part | None:
@@ -69,12 +70,14 @@ class WorkPanel(QWidget):
         self.verdict.acted.connect(self.acted)
         self.facts = _taken(made, ModelPanel) or ModelPanel(session)
         self.map = _taken(made, LayerMap) or LayerMap(session)
+        self.table = _taken(made, LayerList) or LayerList(session)
         self.strip = _taken(made, TimeStrip) or TimeStrip(session)
         self.plan = _taken(made, PlanPanel) or PlanPanel(session)
         self.chat = _taken(made, ChatPanel) or ChatPanel(session)
         self.log = _taken(made, LogPanel) or LogPanel(log)
         self.log.closed.connect(self._close_log)
         self.map.moved.connect(self._show_plan)
+        self.table.moved.connect(self._show_plan)
         self._before_log = "plan"
         self._title = label("", size=14, weight=600)
         self.sides = Segments((("plan", "Plan"), ("chat", "Chat")), "Side panel")
@@ -84,9 +87,14 @@ class WorkPanel(QWidget):
         self._fit_side()
         head = QFrame()
         head.setFixedHeight(44)
-        head.setLayout(row(self._title, None, self.sides, margins=(16, 8, 16, 4)))
+        self.views = Segments((("map", "Map"), ("table", "Table")), "How the layers are shown")
+        self.views.chosen.connect(self.show_view)
+        self._layers = QStackedWidget()
+        self._layers.addWidget(self.map)
+        self._layers.addWidget(self.table)
+        head.setLayout(row(self._title, None, self.views, 8, self.sides, margins=(16, 8, 16, 4)))
         middle = column(head, gap=0)
-        middle.addWidget(self.map, 1)
+        middle.addWidget(self._layers, 1)
         middle.addWidget(self.strip)
         body = row(self.facts, rule(vertical=True), gap=0)
         body.addLayout(middle, 1)
@@ -98,6 +106,7 @@ class WorkPanel(QWidget):
         self.verdict.fit()
         session.changed.connect(self._changed)
         self.show_side("plan")
+        self.show_view("map")
 
     def prepare(self) -> Iterator[None]:
         """Lays itself out and draws its pictures before it is shown, in steps."""
@@ -116,8 +125,30 @@ class WorkPanel(QWidget):
         return ("plan", "chat", "log")[self._pages.currentIndex()]
 
     @property
+    def view(self) -> str:
+        """`map` or `table`: how the layers are shown."""
+        return ("map", "table")[self._layers.currentIndex()]
+
+    @property
     def title(self) -> str:
         return self._title.text()
+
+    @Slot(str)
+    def show_view(self, view: str) -> None:
+        """Map or table; what is chosen in one is chosen in the other."""
+        if view == self.view:
+            self.views.choose(view)
+            return
+        chosen = self.map.chosen if view == "table" else self.table.chosen
+        self.views.choose(view)
+        self._layers.setCurrentIndex(("map", "table").index(view))
+        if not chosen:
+            return
+        if view == "table":
+            self.table.choose(chosen)
+        else:
+            self.map.focus_block(chosen[0])
+            self.map.focus_block(chosen[-1], extend=True)
 
     @Slot(str)
     def show_side(self, side: str) -> None:
@@ -154,16 +185,21 @@ class WorkPanel(QWidget):
                 self.chat.entry.setFocus()
             case ModelInspected() | EngineStopped() | MachineChosen():
                 self.show_side("plan")
-                self.map.setFocus(Qt.FocusReason.OtherFocusReason)
+                self.focus_layers()
             case _:
                 self._update_preference()
+
+    def focus_layers(self) -> None:
+        """Puts the keyboard's focus where the layers are shown."""
+        shown = self.map if self.view == "map" else self.table
+        shown.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _update_preference(self) -> None:
         """While the plan's levers are moved for a next load, map and verdict show that plan, and say so."""
         session = self._session
         loaded = session.state.loaded_plan is not None
         following = self.side == "plan" and loaded and not session.plan_is_loaded and not session.busy
-        for part in (self.verdict, self.facts, self.map, self.strip):
+        for part in (self.verdict, self.facts, self.map, self.table, self.strip):
             part.prefer_next(following)
         elsewhere = session.elsewhere
         if elsewhere is not None and (following or not loaded):
