@@ -251,9 +251,7 @@ class _Task:
         alike = {room.device.id: self._worth(room, pinned) for room in self.rooms}
         sets = tuple(device_sets(self.rooms, self.wishes.quantization is not None, pinned, alike, self.has_experts))
         if not sets:
-            raise DoesNotFit(
-                "No place that may be used can run the model.", hint="Give RAM or an accelerator some room."
-            )
+            raise self._nowhere(pinned)
         bundle_of = {unit: number for number, bundle in enumerate(self.bundles) for unit in bundle.numbers}
         choosing = Choosing(
             self.bundles,
@@ -268,6 +266,16 @@ class _Task:
             return found
         plain = (each for each in sets if not each.experts_stay)
         return min((self._nearest(each, choosing.is_complete) for each in plain), key=self._lack)
+
+    def _nowhere(self, pinned: frozenset[str]) -> DoesNotFit:
+        """Why no devices are left to choose from."""
+        pooled = [room.device for room in self.rooms if room.device.id in pinned and room.device.shares_memory_with]
+        if pooled and CPU in pinned:
+            return DoesNotFit(
+                f"{pooled[0].name} has RAM for its memory: layers, or experts apart from theirs, can't rest in both.",
+                hint=f"Pin them all to {pooled[0].id} or all to {CPU}; what has no room there can rest on disk.",
+            )
+        return DoesNotFit("No place that may be used can run the model.", hint="Give RAM or an accelerator some room.")
 
     def _nearest(self, devices: DeviceSet, nothing_fits: bool) -> Choice:
         """What lacks little on these devices; one that stays empty is none of those in use."""

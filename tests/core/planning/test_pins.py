@@ -142,6 +142,17 @@ def test_experts_may_rest_elsewhere_but_run_with_their_layer_or_in_ram() -> None
         make_plan(with_experts_apart(), HERE, CONTEXT, Wishes(map=by_hand))
 
 
+def test_experts_can_not_rest_beside_an_accelerator_that_has_ram_for_its_memory() -> None:
+    """On a Mac they are not planned there, and why is said; from disk they are carried."""
+    mac = machine(accelerator("mps", kind="mps", shares_memory_with="cpu"), ram(), disk())
+    at_metal = ("model.layers.*", "mps")
+    with pytest.raises(DoesNotFit, match="MPS has RAM for its memory") as refused:
+        make_plan(with_experts_apart(), mac, CONTEXT, Wishes(pins=(at_metal, ("*.experts", "cpu"))))
+    assert "disk" in refused.value.hint
+    plan = make_plan(with_experts_apart(), mac, CONTEXT, Wishes(pins=(at_metal, ("*.experts", "disk"))))
+    assert {each.runs_on for each in plan.placements} == {"mps"}
+
+
 def test_a_range_of_experts_is_pinned_as_layers_are() -> None:
     """Experts are layers of their own: their layer's pin says nothing of them."""
     model = with_experts_apart()
