@@ -16,7 +16,8 @@ import pytest
 from layerlight.core.characters import mended
 from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import ChatMessage, PlaceMemory, RunResult, TextRequest
-from layerlight.store.chats import ChatStore, open_chats
+from layerlight.store import chats
+from layerlight.store.chats import LEFT_OVER, ChatStore, open_chats
 
 REQUEST = TextRequest((ChatMessage("system", "Be brief."), ChatMessage("user", "Hello 🤖")), seed=7, temperature=0.0)
 RESULT = RunResult(
@@ -81,6 +82,161 @@ def test_deleting_a_conversation_deletes_its_turns_only(store: ChatStore) -> Non
     assert store.turns(stays.id) == (kept,)
     store.delete_turn(kept.id)
     assert store.turns(stays.id) == ()
+
+
+def test_a_deleted_conversation_can_be_brought_back_until_the_store_closes(store: ChatStore, path: Path) -> None:
+    chat = store.new_conversation("dear")
+    turn = store.append_turn(chat.id, "user", "a")
+    store.delete(chat.id)
+    assert (store.conversations(), store.conversation(chat.id), store.last_conversation()) == ((), None, None)
+    store.bring_back(chat.id)
+    assert store.turns(chat.id) == (turn,)
+    store.delete(chat.id)
+    store.close()
+    with ChatStore(path) as later:
+        later.bring_back(chat.id)
+        assert later.conversations() == ()
+
+
+def test_what_was_brought_back_survives_the_end(store: ChatStore, path: Path) -> None:
+    chat = store.new_conversation("dear")
+    store.delete(chat.id)
+    store.bring_back(chat.id)
+    store.close()
+    with ChatStore(path) as later:
+        assert [each.title for each in later.conversations()] == ["dear"]
+
+
+def test_a_store_that_closes_removes_only_what_it_deleted_itself(store: ChatStore, path: Path) -> None:
+    """Another window may still bring its own back."""
+    chat = store.new_conversation("dear")
+    store.delete(chat.id)
+    ChatStore(path, clock=lambda: 200.0).close()
+    store.bring_back(chat.id)
+    assert store.conversations()
+
+
+def test_what_a_crash_left_deleted_is_removed_a_day_later(store: ChatStore, path: Path) -> None:
+    chat = store.new_conversation("dear")
+    store.delete(chat.id)
+    with ChatStore(path, clock=lambda: 200.0 + LEFT_OVER) as later:
+        later.bring_back(chat.id)
+        assert later.conversations() == ()
+
+
+def test_another_answer_stands_beside_the_first_and_either_can_be_shown(store: ChatStore) -> None:
+    chat = store.new_conversation()
+    question = store.append_turn(chat.id, "user", "Where?")
+    first = store.append_turn(chat.id, "assistant", "Here.")
+    after = store.append_turn(chat.id, "user", "Sure?")
+    second = store.append_turn(chat.id, "assistant", "There.", after=question.id)
+    assert second.alternatives == (first.id, second.id)
+    assert store.turns(chat.id) == (question, second)
+    store.choose(first.id)
+    assert [turn.content for turn in store.turns(chat.id)] == ["Where?", "Here.", "Sure?"]
+    assert store.turns(chat.id)[1].alternatives == (first.id, second.id)
+    assert {turn.id for turn in store.all_turns(chat.id)} == {question.id, first.id, after.id, second.id}
+
+
+def test_the_first_question_can_have_alternatives_too(store: ChatStore) -> None:
+    chat = store.new_conversation()
+    first = store.append_turn(chat.id, "user", "Where?")
+    second = store.append_turn(chat.id, "user", "When?", after=None)
+    assert second.alternatives == (first.id, second.id)
+    assert [turn.content for turn in store.turns(chat.id)] == ["When?"]
+
+
+def test_a_turn_taken_out_leaves_no_gap(store: ChatStore) -> None:
+    chat = store.new_conversation()
+    turns = [store.append_turn(chat.id, "user", word) for word in ("a", "b", "c")]
+    store.delete_turn(turns[1].id)
+    assert [turn.content for turn in store.turns(chat.id)] == ["a", "c"]
+    store.delete_turn(turns[2].id)
+    store.append_turn(chat.id, "user", "d")
+    assert [turn.content for turn in store.turns(chat.id)] == ["a", "d"]
+
+
+def test_a_thousand_turns_are_one_branch(store: ChatStore) -> None:
+    """SQLite's own recursion ends at a depth of a thousand, ours does not."""
+    chat = store.new_conversation()
+    with store._writing() as database:
+        database.executemany(
+            "INSERT INTO turns (id, conversation, role, content, folder, plan, created, parent)"
+            " VALUES (?, ?, 'user', 'x', '', '', 0, ?)",
+            ((n, chat.id, n - 1 or None) for n in range(1, 3001)),
+        )
+        database.execute("UPDATE conversations SET leaf = 1 WHERE id = ?", (chat.id,))
+    store.choose(1)
+    assert len(store.turns(chat.id)) == 3000
+    store.delete(chat.id)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", ["c", "b", "a"]), ("paris", ["b", "a"]), ("PARIS rome", ["b"]), ("straße", ["c"]), ("STRASSE", ["c"]),
+        ("100%", ["c"]), ("1000", []), ("then", ["b"]), ("_", []),
+    ],
+)  # fmt: skip
+def test_conversations_are_found_by_all_words_whatever_their_case(
+    store: ChatStore, words: str, found: list[str]
+) -> None:
+    for title, said in (("a", "In Paris."), ("b", "Rome, then Paris."), ("c", "Die Strasse: 100% öde")):
+        chat = store.new_conversation(title)
+        store.append_turn(chat.id, "user", said)
+    assert [each.title for each in store.conversations(words)] == found
+
+
+def test_conversations_come_in_pages_with_their_questions_counted(store: ChatStore) -> None:
+    for number in range(5):
+        chat = store.new_conversation(str(number))
+        for _ in range(number):
+            store.append_turn(chat.id, "user", "q")
+            store.append_turn(chat.id, "assistant", "a")
+    pages = [store.conversations("", 2, skip) for skip in (0, 2, 4)]
+    assert [[(each.title, each.questions) for each in page] for page in pages] == [
+        [("4", 4), ("3", 3)], [("2", 2), ("1", 1)], [("0", 0)],
+    ]  # fmt: skip
+
+
+def test_chats_of_version_1_are_taken_over_whole(path: Path) -> None:
+    path.parent.mkdir()
+    database = sqlite3.connect(path)
+    for statement in chats._SCHEMA.split(";"):
+        database.execute(statement)
+    database.execute("PRAGMA user_version = 1")
+    database.execute("INSERT INTO conversations VALUES (1, 'one', 0, 1), (2, 'two', 0, 2), (3, 'none', 0, 0)")
+    database.executemany(
+        "INSERT INTO turns (conversation, role, content, folder, plan, created) VALUES (?, 'user', ?, '', '', 0)",
+        ((1, "a"), (2, "x"), (1, "b"), (2, "y"), (1, "c")),
+    )
+    database.commit()
+    database.close()
+    with ChatStore(path) as store:
+        assert store.notice == ""
+        shown = {each.title: [turn.content for turn in store.turns(each.id)] for each in store.conversations()}
+        assert shown == {"two": ["x", "y"], "one": ["a", "b", "c"], "none": []}
+        store.append_turn(1, "user", "d")
+        assert [turn.content for turn in store.turns(1)] == ["a", "b", "c", "d"]
+    with ChatStore(path) as again:
+        assert len(again.turns(1)) == 4
+
+
+def test_a_second_store_on_the_file_reads_on_another_thread(store: ChatStore) -> None:
+    chat = store.new_conversation("seen")
+    found: list[str] = []
+
+    def read() -> None:
+        with store.beside() as own:
+            found.extend(each.title for each in own.conversations())
+            own.rename(chat.id, "renamed")
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert found == ["seen"]
+    assert store.conversations()[0].title == "renamed"
 
 
 def test_a_turn_of_a_deleted_conversation_is_a_failure_in_words(store: ChatStore) -> None:

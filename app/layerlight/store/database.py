@@ -21,10 +21,14 @@ class Kept:
     version: int
     gone: tuple[str, str] = ("What this belonged to is gone.", "")
     """Message and hint when a row refers to one that is not there any more."""
+    upgrades: tuple[str, ...] = ()
+    """Statements that lead from version 1 to 2, from 2 to 3, and so on; `schema` is that of version 1."""
 
 
-def open_database(path: Path | None, kept: Kept) -> tuple[sqlite3.Connection, str]:
+def open_database(path: Path | None, kept: Kept, check: bool = True) -> tuple[sqlite3.Connection, str]:
     """(a connection, a notice) to the file, made where there is none; None keeps it in memory.
+
+    `check` reads the whole file, which takes as long as it is large: once a program is enough.
 
     The connection can go from thread to thread; whoever holds it sees to it that one at a time uses it.
 
@@ -34,9 +38,9 @@ def open_database(path: Path | None, kept: Kept) -> tuple[sqlite3.Connection, st
     if path is not None:
         _make_parent(path)
     try:
-        return _open(path, kept), ""
+        return _open(path, kept, check), ""
     except sqlite3.DatabaseError as error:
-        if path is None or isinstance(error, sqlite3.OperationalError):
+        if path is None or not check or isinstance(error, sqlite3.OperationalError):
             raise _failed(error, kept) from error
         notice = _set_aside(path, error, kept)
         with saying(kept):
@@ -75,14 +79,14 @@ def _make_parent(path: Path) -> None:
         raise StoreFailed(f"The folder {path.parent} can't be made: {error.strerror or error}.") from error
 
 
-def _open(path: Path | None, kept: Kept) -> sqlite3.Connection:
+def _open(path: Path | None, kept: Kept, check: bool = True) -> sqlite3.Connection:
     """A checked connection. Raises sqlite3.DatabaseError for a broken file, StoreFailed for a newer one."""
     database = sqlite3.connect(path or ":memory:", timeout=10, isolation_level=None, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("PRAGMA foreign_keys = ON")
-        found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        found = database.execute("PRAGMA quick_check(1)").fetchone()[0] if check else "ok"
         if found != "ok":
             raise sqlite3.DatabaseError(found)
         _make_schema(database, kept)
@@ -93,6 +97,8 @@ def _open(path: Path | None, kept: Kept) -> sqlite3.Connection:
 
 
 def _make_schema(database: sqlite3.Connection, kept: Kept) -> None:
+    if database.execute("PRAGMA user_version").fetchone()[0] == kept.version:
+        return
     database.execute("BEGIN IMMEDIATE")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version > kept.version:
@@ -100,10 +106,10 @@ def _make_schema(database: sqlite3.Connection, kept: Kept) -> None:
             f"The {kept.what} were written by a newer version of Layerlight.",
             hint="They are left as they are: update it.",
         )
-    if version == 0:
-        for statement in kept.schema.split(";"):
+    for script in (kept.schema, *kept.upgrades)[version:]:
+        for statement in script.split(";"):
             database.execute(statement)
-        database.execute(f"PRAGMA user_version = {kept.version}")
+    database.execute(f"PRAGMA user_version = {kept.version}")
     database.execute("COMMIT")
 
 

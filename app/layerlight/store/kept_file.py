@@ -22,15 +22,15 @@ Kind = TypeVar("Kind")
 class KeptFile:
     """Belongs to the thread that made it, until another takes it over; several programs may have the file open."""
 
-    def __init__(self, path: Path | None, kept: Kept) -> None:
+    def __init__(self, path: Path | None, kept: Kept, check: bool = True) -> None:
         """Opens and checks the file, or makes it; None keeps everything in memory.
 
         A file that is no whole database is kept aside and `notice` says so. Raises StoreFailed when there can be no
         file at this path, or when a newer version wrote it.
         """
-        self._kept = kept
+        self._kept, self.path = kept, path
         self._owner = threading.get_ident()
-        self._database, self.notice = open_database(path, kept)
+        self._database, self.notice = open_database(path, kept, check)
 
     def take_over(self) -> Self:
         """It is the calling thread's from now on; the one before must be done with it.

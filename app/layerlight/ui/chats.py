@@ -24,6 +24,8 @@ class Chats:
         self._answering: Turn | None = None
         self._saved = 0.0
         self._began = False
+        self._before: tuple[Turn, ...] = ()
+        """What was shown until a question is answered again: it comes back when there is no other answer."""
         self.trouble: StoreFailed | None = None
         """Why the last conversation could not be read."""
 
@@ -36,25 +38,67 @@ class Chats:
         """The answer that is being written, its text so far not included."""
         return self._answering
 
+    @property
+    def store(self) -> ChatStore:
+        return self._store
+
     def reopen(self) -> None:
         """The last conversation, as it was left."""
-        self.conversation = self._store.last_conversation()
-        self.turns = self._store.turns(self.conversation.id) if self.conversation else ()
+        conversation = self._store.last_conversation()
+        self.show(conversation, self._store.turns(conversation.id, requests=False) if conversation else ())
+
+    def show(self, conversation: Conversation | None, turns: tuple[Turn, ...]) -> None:
+        """This conversation, as it was read."""
+        self.conversation, self.turns, self._answering, self._began, self._before = conversation, turns, None, False, ()
 
     def take_over(self) -> None:
         """They are the calling thread's from now on."""
         self._store.take_over()
 
+    def take_title(self, number: int, title: str) -> None:
+        """A conversation is called so now."""
+        if self.conversation is not None and self.conversation.id == number:
+            self.conversation = replace(self.conversation, title=title)
+
     def begin_anew(self) -> None:
         """An empty conversation; it is stored with its first turn."""
-        self.conversation, self.turns, self._answering, self._began = None, (), None, False
+        self.show(None, ())
 
     def ask(self, text: str) -> None:
         """Adds a question."""
         conversation = self.conversation or self._store.new_conversation()
-        turn = self._store.append_turn(conversation.id, "user", text)
+        turn = self._store.append_turn(conversation.id, "user", text, after=self.turns[-1].id if self.turns else None)
+        if not conversation.title:
+            conversation = self._store.conversation(conversation.id) or conversation
         self.conversation = conversation
         self.turns = (*self.turns, turn)
+
+    @property
+    def last_question(self) -> Turn | None:
+        """The question that can be answered again, or asked in other words."""
+        return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
+
+    def ask_instead(self, text: str) -> None:
+        """Asks in place of the last question: both stay stored, as alternatives."""
+        before = self.turns
+        self._rewind(self.last_question)
+        try:
+            self.ask(text)
+        except StoreFailed:
+            self.turns = before
+            raise
+
+    def take_back_answer(self) -> None:
+        """Shows the last question without its answer: the next answer stands beside it, as an alternative."""
+        self._before = self.turns
+        question = self.last_question
+        self._rewind(question)
+        if question is not None:
+            self.turns = (*self.turns, question)
+
+    def _rewind(self, to: Turn | None) -> None:
+        """Shows only what was before a turn."""
+        self.turns = self.turns[: self.turns.index(to)] if to is not None else self.turns
 
     def messages(self, system: str) -> tuple[ChatMessage, ...]:
         """All turns as a model takes them; empty answers, as of a run that failed, are left out."""
@@ -64,7 +108,14 @@ class Chats:
     def begin_answer(self, request: TextRequest, folder: str, plan: str) -> None:
         if self.conversation is None:
             return
-        turn = self._store.append_turn(self.conversation.id, "assistant", "", request=request, folder=folder, plan=plan)
+        try:
+            turn = self._store.append_turn(
+                self.conversation.id, "assistant", "", request=request, folder=folder, plan=plan,
+                after=self.turns[-1].id if self.turns else None,
+            )  # fmt: skip
+        except StoreFailed:
+            self.turns, self._before = self._before or self.turns, ()
+            raise
         self._answering, self._saved = turn, time.monotonic()
         self.turns = (*self.turns, turn)
 
@@ -84,11 +135,15 @@ class Chats:
         if result is None and not self._began:
             text = ""
         self._began = False
+        before, self._before = self._before, ()
         if turn is None:
             return
         if not text and result is None:
             self.turns = tuple(each for each in self.turns if each.id != turn.id)
             self._store.delete_turn(turn.id)
+            if before:
+                self._store.choose(before[-1].id)
+                self.turns = before
             return
         ended = replace(turn, content=text, result=result)
         self.turns = tuple(ended if each.id == turn.id else each for each in self.turns)

@@ -48,6 +48,8 @@ PARTS = (
     "layerlight.store.kept_file",
     "layerlight.store.chats",
     "layerlight.ui.chats",
+    "layerlight.store.chat_export",
+    "layerlight.ui.conversations",
     "layerlight.ui.history",
     "layerlight.ui.planner",
     "layerlight.ui.planning",

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -57,8 +58,9 @@ from layerlight.core.plan import Plan
 from layerlight.core.planning.placement_map import read_map_file
 from layerlight.core.settings import Settings
 from layerlight.core.state import Phase, State, apply
-from layerlight.store.chats import ChatStore, Turn
+from layerlight.store.chats import ChatStore, Conversation, Turn
 from layerlight.ui.chats import Chats
+from layerlight.ui.conversations import Conversations
 from layerlight.ui.happenings import (
     AdviceChanged,
     ConversationChanged,
@@ -121,6 +123,7 @@ class Session(QObject):
         self.stopping = False
         self._engine = engine
         self._chats = Chats(store or ChatStore(None))
+        self.conversations = Conversations(self)
         self._lanes: dict[bool, tuple[tuple[State, Machine | None] | None, tuple[Lane, ...]]] = {}
         self._asking = ""
         """What is said while the Hub is asked."""
@@ -167,6 +170,15 @@ class Session(QObject):
     @property
     def answering(self) -> Turn | None:
         return self._chats.answering
+
+    @property
+    def chats(self) -> Chats:
+        return self._chats
+
+    @property
+    def can_answer_again(self) -> bool:
+        """Whether there is a question to which another answer can be given now."""
+        return self.state.loaded is not None and not self.busy and self._chats.last_question is not None
 
     def lanes(self, prefer_next: bool = False) -> tuple[Lane, ...]:
         """The lanes of the state as it is now, made once for all views."""
@@ -286,6 +298,7 @@ class Session(QObject):
         self.planning.close()
         self.strategies.close()
         self._inspector.close()
+        self.conversations.close()
         with suppress(StoreFailed):  # nobody is left to tell; the store keeps its last save
             self._chats.end_answer(self.state.answer, None)
         self._engine.close()
@@ -360,14 +373,33 @@ class Session(QObject):
 
     def ask(self, text: str) -> bool:
         """Puts a question; False when it was not taken, and the words should stay where they are."""
-        if not text.strip() or self._refused("the next question"):
+        return bool(text.strip()) and self._answer("the next question", partial(self._chats.ask, text))
+
+    def ask_instead(self, text: str) -> bool:
+        """Puts the last question in other words; the one before stays as its alternative. False as for `ask`."""
+        return bool(text.strip()) and self._answer("the next question", partial(self._chats.ask_instead, text))
+
+    def answer_again(self) -> bool:
+        """Answers the last question anew; the answer before stays as its alternative. False when it was not taken."""
+        if self._chats.last_question is None:
+            return False
+        taken = self._answer("another answer", self._chats.take_back_answer)
+        if taken and self.settings.temperature == 0:
+            self.notify("The temperature is 0, so the likeliest answer comes again. Raise it under Sampling.")
+        elif taken and self.settings.seed is not None:
+            self.notify(f"The seed is fixed at {self.settings.seed}, so the same answer comes again: see Sampling.")
+        return taken
+
+    def _answer(self, what: str, begin: Callable[[], None]) -> bool:
+        """Asks for an answer to the turns as they are after `begin`."""
+        if self._refused(what):
             return False
         if self.state.loaded is None:
             self.notify("Load a model first; then it can answer.")
             return False
         plan = self.state.loaded_plan
         try:
-            self._chats.ask(text)
+            begin()
             self._tell(ConversationChanged())
             request = self._request()
             self._chats.begin_answer(request, self.state.loaded, verdict_of(plan).words if plan else "")
@@ -380,8 +412,16 @@ class Session(QObject):
 
     def new_conversation(self) -> None:
         if not self._refused("a new chat"):
-            self._chats.begin_anew()
-            self._tell(ConversationChanged())
+            self.show_conversation(None, ())
+
+    def show_conversation(self, conversation: Conversation | None, turns: tuple[Turn, ...]) -> None:
+        """Shows this conversation as it was read; None is a new one."""
+        self._chats.show(conversation, turns)
+        self._tell(ConversationChanged())
+
+    def tell(self, event: object) -> None:
+        """Tells the views what happened inside the window."""
+        self._tell(event)
 
     # -- the plan ------------------------------------------------------------------------------------------------
 
