@@ -69,7 +69,7 @@ EVENTS: tuple[Event, ...] = (
     ModelLoaded("/m", 1.5, (), MEMORY),
     LayerRan(None, (LayerActivity("a", 1, 0.25, bytes_moved=7),)),
     TextProduced("é", (1, 2)),
-    RunFinished(RunResult("x", (1,), 3, 4, "length", 0.5, None, None, (("a", 0.1),), MEMORY)),
+    RunFinished(RunResult("x", (1,), 3, 4, "length", 0.5, None, None, (("a", 0.1),), MEMORY, 2, 5)),
     Failed(Failure.of(OutOfMemory("m", "h")), "LoadRequest"),
 )
 
@@ -111,3 +111,17 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
 def test_a_stop_is_no_failure() -> None:
     assert Failure.of(Stopped()).stopped
     assert not Failure.of(OutOfMemory("x")).stopped
+
+
+@pytest.mark.parametrize(
+    ("reused", "recomputed", "words"),
+    [
+        (0, 0, ()),
+        (1212, 0, ("1,212 of 1,240 prompt tokens were kept",)),
+        (0, 73, ("memory ran out once, and 73 tokens were computed again",)),
+        (9, 73, ("9 of 1,240 prompt tokens were kept", "memory ran out once, and 73 tokens were computed again")),
+    ],
+)
+def test_a_run_says_what_was_particular_about_it(reused: int, recomputed: int, words: tuple[str, ...]) -> None:
+    result = RunResult("x", (1,), 1240, 4, "length", 0.5, None, None, reused=reused, recomputed=recomputed)
+    assert result.notes == words

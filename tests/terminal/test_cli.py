@@ -44,6 +44,7 @@ def test_run_json_is_one_object_with_everything_shown(layerlight: Command, tiny_
     assert said.code == 0
     assert (found["text"], found["tokens"], found["seed"], found["ended"]) == (ANSWER, [0, 1, 2, 3], 7, "end token")
     assert (found["load_seconds"], found["tokens_per_second"], found["time_to_first_token"]) == (1.5, 4.0, 0.5)
+    assert (found["prompt_tokens"], found["reused"], found["recomputed"]) == (7, 0, 0)
     assert found["seconds_per_layer"] == {"model.layers.0": 0.01}
     assert found["limits"] == {"cpu": 2**31}
     assert "error" not in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
@@ -91,6 +92,19 @@ def test_an_answer_streams_and_its_speed_is_told(loaded: Bench) -> None:
     loaded.engine.tell(RunFinished(result_of(request, ("In ", "Paris."))))
     assert "11.5 tokens/s" in chat.stats
     assert "first after 0.42 s" in chat.stats
+
+
+def test_what_was_particular_about_an_answer_is_told_where_its_time_is(loaded: Bench) -> None:
+    """Tokens that were kept, and memory that had run out, explain the time; the next answer begins without."""
+    chat = chat_of(loaded)
+    loaded.session.ask("Where?")
+    result = replace(result_of(asked(loaded), ("In Paris.",)), reused=20, recomputed=1024)
+    loaded.engine.tell(PromptCounted(24, 4096, 4072, 20), TextProduced("In Paris.", (1,)), RunFinished(result))
+    assert "20 of 24 prompt tokens were kept.\n" in chat.stats
+    assert "Memory ran out once, and 1,024 tokens were computed again." in chat.stats
+    loaded.session.ask("And now?")
+    loaded.engine.tell(PromptCounted(30, 4096, 4066))
+    assert "kept" not in chat.stats
 
 
 def test_stop_keeps_the_part_and_send_works_again(loaded: Bench) -> None:

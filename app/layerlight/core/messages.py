@@ -300,6 +300,8 @@ class PromptCounted:
     prompt_tokens: int
     context: int
     room: int
+    reused: int = 0
+    """Of the prompt's tokens, those that the answer before left in the KV cache: they don't run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +327,17 @@ class RunResult:
     seconds_per_layer: tuple[tuple[str, float], ...] = ()
     """(layer, mean seconds a decode pass)."""
     memory: tuple[PlaceMemory, ...] = ()
+    reused: int = 0
+    """Of the prompt's tokens, those that the answer before had left in the KV cache."""
+    recomputed: int = 0
+    """Tokens that ran a second time, in smaller passes, because memory had run out once."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was particular about the run, in words."""
+        kept = f"{self.reused:,} of {self.prompt_tokens:,} prompt tokens were kept" if self.reused else ""
+        lost = f"memory ran out once, and {self.recomputed:,} tokens were computed again" if self.recomputed else ""
+        return tuple(words for words in (kept, lost) if words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from layerlight.core.messages import (
 from layerlight.engine.checking import check
 from layerlight.engine.device_memory import measure_memory, reset_peaks
 from layerlight.engine.heap import keep_heap_tight
+from layerlight.engine.kept_cache import KeptCache
 from layerlight.engine.loading import LoadedModel, load_model, load_tokenizer
 from layerlight.engine.logs import quiet_libraries
 from layerlight.engine.offload_folder import sweep
@@ -58,6 +59,8 @@ class TorchEngine:
         quiet_libraries()
         sweep(own_folders().offload)
         self.loaded: LoadedModel | None = None
+        self.kept = KeptCache()
+        """What the last answer left, for the next prompt that begins like it."""
         self._tokenizer: tuple[str, Any] | None = None
         """(folder, tokenizer) that a prompt was counted with: the next load need not read it again."""
         self._before: dict[str, int | None] = {}
@@ -120,7 +123,7 @@ class TorchEngine:
         """
         if self.loaded is None:
             raise BadRequest("No model is loaded.", hint="Load one first.")
-        result = answer(request, self.loaded, self._measuring(job))
+        result = answer(request, self.loaded, self.kept, self._measuring(job))
         job.emit(RunFinished(replace(result, memory=self.memory())))
 
     def unload(self, job: Job) -> None:
@@ -156,6 +159,7 @@ class TorchEngine:
     def close(self) -> None:
         """Leaves no file behind; memory goes with the process."""
         loaded, self.loaded = self.loaded, None
+        self.kept.drop()
         if loaded is not None:
             loaded.drop()
 
@@ -194,6 +198,7 @@ class TorchEngine:
 
     def _drop(self) -> None:
         loaded, self.loaded = self.loaded, None
+        self.kept.drop()
         if loaded is None:
             return
         places = loaded.places

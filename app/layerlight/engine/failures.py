@@ -67,14 +67,16 @@ def loading_failure(error: Exception, name: str) -> LayerlightError:
     return LoadFailed(f"{name} could not be loaded: {words}", hint="The log has the details.")
 
 
-def running_failure(error: Exception) -> LayerlightError:
-    """Why a run ended."""
+def running_failure(error: Exception, *, again: bool = False) -> LayerlightError:
+    """Why a run ended; `again` after memory had run out once already."""
     if isinstance(error, LayerlightError):
         return error
     if ran_out(error):
+        when = ", and again in smaller passes from an empty cache" if again else ""
         return OutOfMemory(
-            f"Memory ran out while answering: {first_line(error)}",
-            hint="The model is still loaded. Use a shorter prompt or answer, or plan it with a lower limit there.",
+            f"Memory ran out while answering{when}: {first_line(error)}",
+            hint="What was written stays, and the model is still loaded. "
+            "Use a shorter prompt or answer, or plan it with a lower limit there.",
         )
     if isinstance(error, SafetensorError):
         return RunFailed("A weight file that is read for each pass is damaged.", hint="Download the model again.")

@@ -8,19 +8,20 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from layerlight.core.errors import LayerlightError, NotFinite, RunFailed, Stopped
 from layerlight.core.job import Job
-from layerlight.core.messages import LoadRequest, PromptCounted, RunResult, TextProduced, TextRequest
+from layerlight.core.messages import LoadRequest, PromptCounted, RunResult, TextRequest
 from layerlight.engine.empty_model import read_config
 from layerlight.engine.failures import LIBRARY_FAILURES, ran_out, running_failure
+from layerlight.engine.kept_cache import BegunCache, KeptCache
 from layerlight.engine.loading import LoadedModel
+from layerlight.engine.produced import Produced, TokenStream
 from layerlight.engine.prompt import Prompt, end_tokens, prepare
-from layerlight.engine.read_files import ReadFiles
 from layerlight.engine.returning import give_back
 from layerlight.engine.streaming import settle
 from layerlight.engine.watching import LayerWatch
@@ -28,59 +29,10 @@ from layerlight.engine.whole_text import WholeText
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(slots=True)
-class _Answer:
-    """What has been produced so far, and when."""
-
-    whole: WholeText
-    job: Job
-    watch: LayerWatch
-    started: float = field(default_factory=time.perf_counter)
-    first: float | None = None
-    last: float | None = None
-    tokens: list[int] = field(default_factory=list)
-    text: str = ""
-    _untold: list[int] = field(default_factory=list)
-
-    def add(self, token: int) -> None:
-        self.last = time.perf_counter()
-        if self.first is None:
-            self.first = self.last
-            self.watch.decoding()
-        self.tokens.append(token)
-        self._untold.append(token)
-        self._tell(self.whole.add(token))
-
-    def finish(self) -> None:
-        self._tell(self.whole.finish(), final=True)
-
-    def _tell(self, text: str, *, final: bool = False) -> None:
-        if text or (final and self._untold):
-            self.text += text
-            self.job.emit(TextProduced(text, tuple(self._untold)))
-            self._untold.clear()
-
-
-class _Streamer:
-    """What generate() hands tokens to: first the prompt, then each new one."""
-
-    def __init__(self, answer: _Answer, files: ReadFiles) -> None:
-        self._answer = answer
-        self._files = files
-        self._prompt_seen = False
-
-    def put(self, value: torch.Tensor) -> None:
-        if not self._prompt_seen:
-            self._prompt_seen = True
-            return
-        for token in value.flatten().tolist():
-            self._answer.add(int(token))
-        self._answer.job.check()
-        self._files.check()
-
-    def end(self) -> None:
-        """Nothing is held back here: the answer is finished by the one who asked for it."""
+SMALLER = 4
+"""By how much passes shrink after memory ran out."""
+SMALLEST = 16
+"""Tokens a pass is not made smaller than: its tensors are few beside what is taken anyway."""
 
 
 class _FiniteOnly:
@@ -93,6 +45,37 @@ class _FiniteOnly:
                 hint="Try float32 or bfloat16 in place of float16; if it stays, the model's files are damaged.",
             )
         return scores
+
+
+@dataclass(slots=True)
+class _Run:
+    """One answer of one loaded model, whole or in two attempts."""
+
+    request: TextRequest
+    loaded: LoadedModel
+    prompt: Prompt
+    ends: tuple[int, ...]
+    produced: Produced
+    recomputed: int = 0
+    """Tokens that the second attempt began with."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """What there is to go on from: the prompt, and the answer so far."""
+        return (*self.prompt.ids, *self.produced.tokens)
+
+    @property
+    def room(self) -> int:
+        """Tokens that the answer may still have; none after its end."""
+        tokens = self.produced.tokens
+        return 0 if tokens and tokens[-1] in self.ends else self.prompt.max_new_tokens - len(tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    stopped: bool = False
+    failure: LayerlightError | None = None
+    overflowed: bool = False
 
 
 def count_prompt(request: TextRequest, load: LoadRequest, tokenizer: Any, job: Job) -> Prompt:
@@ -111,63 +94,92 @@ def _prompt(request: TextRequest, tokenizer: Any, load: LoadRequest, config: Any
     return prepare(request, tokenizer, context_of(load, config), vocabulary, job.check)
 
 
-def answer(request: TextRequest, loaded: LoadedModel, job: Job) -> RunResult:
+def answer(request: TextRequest, loaded: LoadedModel, kept: KeptCache, job: Job) -> RunResult:
     """Runs one request to its end, to the context's, or until stopped; a stop keeps what was written.
 
+    Begins with what `kept` has of the prompt, and leaves its own cache there. When memory runs out, all caches are
+    dropped and the answer goes on from where it is, once, in smaller passes.
     Raises BadRequest, PromptTooLong, NotFinite, OutOfMemory or RunFailed; the model stays usable after each.
     """
-    text_config = loaded.config.get_text_config(decoder=True)
     loaded.files.check()
     prompt = _prompt(request, loaded.tokenizer, loaded.request, loaded.config, job)
-    job.emit(PromptCounted(len(prompt.ids), prompt.context, prompt.context - len(prompt.ids)))
+    layout = tuple((placed.layer, placed.runs_on) for placed in loaded.placed)
+    begun = kept.take(loaded.model, prompt.ids, layout, prompt.context)
+    reused, chunk = begun.reused, loaded.request.prefill_chunk
+    job.emit(PromptCounted(len(prompt.ids), prompt.context, prompt.context - len(prompt.ids), reused))
     watch = LayerWatch([each.layer for each in loaded.placed], loaded.carried, job, loaded.files.glance)
-    produced = _Answer(WholeText(loaded.tokenizer, prompt.ids), job, watch)
-    ends = end_tokens(loaded.tokenizer, loaded.config, text_config, loaded.model.generation_config)
-    stopped = overflowed = False
-    failure: LayerlightError | None = None
+    run = _Run(request, loaded, prompt, _ends(loaded), Produced(WholeText(loaded.tokenizer, prompt.ids), job, watch))
+    torch.manual_seed(request.seed)
+    with watch.on(loaded.model):
+        ending = _attempt(run, begun, chunk)
+        if ending.overflowed and run.room > 0:
+            begun.drop()
+            ending = _again(run, chunk)
+    run.produced.finish()
+    watch.tell()
+    if ending.failure is not None:
+        begun.drop()
+        if ending.overflowed:
+            give_back(loaded.places)
+        raise ending.failure
+    kept.keep(begun, prompt.ids, run.produced.tokens, layout, chunk)
+    return _result(run, ending, reused)
+
+
+def _ends(loaded: LoadedModel) -> tuple[int, ...]:
+    config = loaded.config
+    text_config = config.get_text_config(decoder=True)
+    return end_tokens(loaded.tokenizer, config, text_config, loaded.model.generation_config)
+
+
+def _again(run: _Run, chunk: int) -> _Ending:
+    """The same answer from where it is, with an empty cache and smaller passes; nothing of it is kept afterwards."""
+    give_back(run.loaded.places)
+    run.recomputed = len(run.ids)
+    smaller = max(SMALLEST, min(chunk, run.recomputed) // SMALLER)
+    log.warning("memory ran out: going on from %d tokens, %d in a pass", run.recomputed, smaller)
+    return _attempt(run, BegunCache(None), smaller)
+
+
+def _attempt(run: _Run, begun: BegunCache, chunk: int) -> _Ending:
+    """Generates until the end, a stop, or a failure. No error is kept with its frames, which would keep the cache."""
     try:
-        with watch.on(loaded.model):
-            _generate(request, prompt, ends, loaded, produced)
+        _generate(run, begun, chunk)
     except Stopped:
-        stopped = True
+        return _Ending(stopped=True)
     except LIBRARY_FAILURES as error:
         log.error("the run failed\n%s", traceback.format_exc())  # as text: a kept record would keep the cache
-        failure = _why(error, loaded).with_traceback(None)
-        settle(loaded.model)
-        overflowed = ran_out(error)
-    produced.finish()
-    watch.tell()
-    if failure is not None:
-        if overflowed:
-            give_back(loaded.places)
-        raise failure
-    return _result(request, prompt, produced, watch, ends, stopped)
+        failure = _why(error, run).with_traceback(None)
+        failure.__context__ = None
+        settle(run.loaded.model)
+        return _Ending(failure=failure, overflowed=ran_out(error))
+    return _Ending()
 
 
-def _why(error: Exception, loaded: LoadedModel) -> LayerlightError:
+def _why(error: Exception, run: _Run) -> LayerlightError:
     """What ended the run: a file that changed under it, before what a library made of that."""
     try:
-        loaded.files.check()
+        run.loaded.files.check()
     except RunFailed as failure:
         return failure
-    return running_failure(error)
+    return running_failure(error, again=run.recomputed > 0)
 
 
-def _generate(
-    request: TextRequest, prompt: Prompt, ends: tuple[int, ...], loaded: LoadedModel, produced: _Answer
-) -> None:
+def _generate(run: _Run, begun: BegunCache, chunk: int) -> None:
+    """`chunk`: tokens of the prompt in a pass."""
     from transformers import LogitsProcessorList
 
-    model = loaded.model
-    torch.manual_seed(request.seed)
-    ids = torch.tensor([prompt.ids], dtype=torch.long, device=_entrance(model))
+    model = run.loaded.model
+    ids = torch.tensor([run.ids], dtype=torch.long, device=_entrance(model))
+    rest = len(run.ids) - begun.reused
     with torch.inference_mode(), _no_word_about_devices():
         model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
-            generation_config=_settings(request, prompt, ends, loaded),
-            streamer=_Streamer(produced, loaded.files),
+            generation_config=_settings(run, chunk if rest > chunk else None),
+            streamer=TokenStream(run.produced, run.loaded.files),
             logits_processor=LogitsProcessorList([_FiniteOnly()]),
+            **({} if begun.cache is None else {"cache": begun.cache}),
         )
 
 
@@ -179,10 +191,11 @@ def _no_word_about_devices() -> Iterator[None]:
         yield
 
 
-def _settings(request: TextRequest, prompt: Prompt, ends: tuple[int, ...], loaded: LoadedModel) -> Any:
+def _settings(run: _Run, chunk: int | None) -> Any:
     """The request as transformers wants it; nothing is left for the model's own defaults to fill in."""
     from transformers import GenerationConfig
 
+    request, ends = run.request, run.ends
     sampling: dict[str, Any] = {"do_sample": False}
     if request.temperature > 0:
         sampling = {
@@ -191,15 +204,14 @@ def _settings(request: TextRequest, prompt: Prompt, ends: tuple[int, ...], loade
             "top_p": request.top_p,
             "top_k": request.top_k,
         }
-    chunk = loaded.request.prefill_chunk
     return GenerationConfig(
         **sampling,
-        max_new_tokens=prompt.max_new_tokens,
+        max_new_tokens=run.room,
         repetition_penalty=request.repetition_penalty,
         eos_token_id=list(ends) or None,
         pad_token_id=ends[0] if ends else 0,
         use_cache=True,
-        prefill_chunk_size=chunk if len(prompt.ids) > chunk else None,
+        prefill_chunk_size=chunk,
     )
 
 
@@ -210,33 +222,29 @@ def _entrance(model: Any) -> torch.device:
     return torch.device(place_of_execution(model.get_input_embeddings()))
 
 
-def _result(
-    request: TextRequest,
-    prompt: Prompt,
-    produced: _Answer,
-    watch: LayerWatch,
-    ends: tuple[int, ...],
-    stopped: bool,
-) -> RunResult:
+def _result(run: _Run, ending: _Ending, reused: int) -> RunResult:
     now = time.perf_counter()
+    produced = run.produced
     count = len(produced.tokens)
     decode = (produced.last or now) - (produced.first or now)
     return RunResult(
         text=produced.text,
         tokens=tuple(produced.tokens),
-        prompt_tokens=len(prompt.ids),
-        seed=request.seed,
-        ended=_ended(prompt, produced, ends, stopped),
+        prompt_tokens=len(run.prompt.ids),
+        seed=run.request.seed,
+        ended=_ended(run, ending),
         seconds=now - produced.started,
         time_to_first_token=None if produced.first is None else produced.first - produced.started,
         tokens_per_second=(count - 1) / decode if count > 1 and decode > 0 else None,
-        seconds_per_layer=watch.seconds_per_layer(),
+        seconds_per_layer=produced.watch.seconds_per_layer(),
+        reused=reused,
+        recomputed=run.recomputed,
     )
 
 
-def _ended(prompt: Prompt, produced: _Answer, ends: tuple[int, ...], stopped: bool) -> str:
-    if stopped:
+def _ended(run: _Run, ending: _Ending) -> str:
+    if ending.stopped:
         return "stopped"
-    if produced.tokens and produced.tokens[-1] in ends:
+    if run.produced.tokens and run.produced.tokens[-1] in run.ends:
         return "end token"
-    return "context" if prompt.cut_by_context else "length"
+    return "context" if run.prompt.cut_by_context else "length"

@@ -147,6 +147,8 @@ def of_run(
         "text": result.text if result else None,
         "tokens": list(result.tokens) if result else None,
         "prompt_tokens": result.prompt_tokens if result else None,
+        "reused": result.reused if result else None,
+        "recomputed": result.recomputed if result else None,
         "ended": result.ended if result else None,
         "tokens_per_second": result.tokens_per_second if result else None,
         "time_to_first_token": result.time_to_first_token if result else None,

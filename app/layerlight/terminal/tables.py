@@ -98,8 +98,8 @@ def of_result(result: RunResult) -> str:
     """One line about a run."""
     pace = f"{result.tokens_per_second:.1f} tokens/s" if result.tokens_per_second else ""
     first = f"first after {result.time_to_first_token:.2f} s" if result.time_to_first_token is not None else ""
-    told = _told(f"{len(result.tokens)} tokens", pace, first, f"seed {result.seed}", f"ended by {result.ended}")
-    return " · ".join(told)
+    end = f"ended by {result.ended}"
+    return " · ".join(_told(f"{len(result.tokens)} tokens", pace, first, f"seed {result.seed}", end, *result.notes))
 
 
 def of_pace(plan: Plan, result: RunResult) -> str:

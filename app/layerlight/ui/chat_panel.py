@@ -79,7 +79,7 @@ class ChatPanel(QFrame):
 
     @property
     def stats(self) -> str:
-        return f"{self._speed.text()} {self._first.text()} {self._used.text()}".strip()
+        return f"{self._speed.text()} {self._first.text()} {self._used.text()} {self._first.toolTip()}".strip()
 
     def _build(self) -> None:
         self._sampling = SamplingPanel(self._session)
@@ -204,6 +204,7 @@ class ChatPanel(QFrame):
         self._speed.setText(f"{result.tokens_per_second:.1f} tokens/s" if result.tokens_per_second else "")
         first = result.time_to_first_token
         self._first.setText(f"first after {duration(first)}" if first is not None else "")
+        self._first.setToolTip("\n".join(f"{words[0].upper()}{words[1:]}." for words in result.notes))
         self._update_used(self._session.state, result.prompt_tokens)
 
     def _update_used(self, state: State, prompt: int | None = None) -> None:
@@ -235,6 +236,7 @@ class ChatPanel(QFrame):
         if waiting:
             self._speed.setText("Reading the prompt")
             self._first.setText("")
+            self._first.setToolTip("")
 
     # -- scrolling -----------------------------------------------------------------------------------------------
 

@@ -113,6 +113,17 @@ def test_a_run_keeps_what_was_seen_and_nothing_else() -> None:
     assert run_of(plan(), None, answered(20, None, 30, None), 9.0).measured == Pace(None, None, None)
 
 
+def test_tokens_that_were_kept_took_no_time() -> None:
+    """The seconds go to what was computed; with next to nothing computed they say nothing."""
+    kept = replace(answered(prompt=130), reused=100)
+    assert run_of(plan(), None, kept, 0.0).measured.per_prompt_token == pytest.approx(0.02)
+    assert run_of(plan(), None, replace(kept, reused=130 - FEW_TOKENS), 0.0).measured.per_prompt_token is None
+
+
+def test_a_run_whose_memory_ran_out_is_no_measure() -> None:
+    assert run_of(plan(), None, replace(answered(), recomputed=40), 0.0).measured == Pace(None, None, None)
+
+
 def test_a_run_without_a_pace_leaves_the_one_before_it() -> None:
     silent = replace(ran(plan(), 9.0), measured=Pace(load=1.0))
     found = corrected(plan(), [silent, ran(plan(), 2.0)])

@@ -89,11 +89,15 @@ def kind_of(plan: Plan) -> str:
 
 
 def run_of(plan: Plan, loaded: ModelLoaded | None, result: RunResult, when: float) -> Run:
-    """What a run was, to be remembered. `loaded` is None for a second answer of a model that stayed in memory."""
+    """What a run was, to be remembered. `loaded` is None for a second answer of a model that stayed in memory.
+
+    Prompt tokens that were in the cache already took no time; a run whose memory ran out took more than its own.
+    """
     before = uncorrected(plan).prediction
     prompt = plan.wishes.workload.within(plan.budget.context).prompt
-    pace = result.tokens_per_second if len(result.tokens) > FEW_TOKENS else None
-    first = result.time_to_first_token if result.prompt_tokens > FEW_TOKENS else None
+    computed = result.prompt_tokens - result.reused
+    pace = result.tokens_per_second if len(result.tokens) > FEW_TOKENS and not result.recomputed else None
+    first = result.time_to_first_token if computed > FEW_TOKENS and not result.recomputed else None
     return Run(
         identity_of(plan.machine),
         model_identity(plan.model),
@@ -103,7 +107,7 @@ def run_of(plan: Plan, loaded: ModelLoaded | None, result: RunResult, when: floa
         Pace(
             loaded.seconds if loaded else None,
             1 / pace if pace else None,
-            first / result.prompt_tokens if first else None,
+            first / computed if first else None,
         ),
         _peaks(before, result.memory or (loaded.memory if loaded else ())),
         result.prompt_tokens,
