@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def calibrate(
     machine = machine or survey_machine(folder)
     dtype = _main_dtype(machine.device(CPU))
     try:
-        with _own_folder(folder) as own:
+        with _own_folder(folder) as own, session.closing:
             _prepare_cpu(session, machine.device(CPU), sizes)
             _prepare_disk(session, dtype, sizes, own)
             for device in machine.accelerators:
@@ -125,6 +125,8 @@ class _Session:
     started: float = field(default_factory=time.monotonic)
     probes: list[Probe] = field(default_factory=list)
     samples: dict[str, list[float]] = field(default_factory=dict)
+    closing: ExitStack = field(default_factory=ExitStack)
+    """Ends what reads ahead of a probe."""
     _took: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -209,7 +211,9 @@ def _prepare_disk(session: _Session, dtype: str, sizes: Sizes, folder: Path) -> 
             raise OSError(f"the disk of {folder} has too little room")
         room = zeroed(max(needed))
         few = StackOnDisk(small, _torch(dtype), room, folder / "small.safetensors")
+        session.closing.callback(few.close)
         many = StackOnDisk(big, _torch(dtype), room, folder / "large.safetensors")
+        session.closing.callback(many.close)
         return [
             WarmProbe(SMALL_WARM, few),
             WarmProbe(LARGE_WARM, many, 3),

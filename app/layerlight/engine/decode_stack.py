@@ -12,13 +12,10 @@ from typing import Any
 import torch
 
 from layerlight.core.job import Job
-from layerlight.engine.streaming import carry_counted
+from layerlight.engine.streamed_layers import stream
 from layerlight.engine.watching import LayerWatch
 
 VOCABULARY = 64
-TENSORS_IN_FILE = 272
-"""What a small model has in its one file: opening it for each tensor takes as long as its list of them is. Shards of
-large models list fewer, but there the bytes take the time."""
 ALIGNMENT = 256
 
 
@@ -75,35 +72,25 @@ class DecodeStack:
 
 
 class StackOnDisk:
-    """The same stack with its layers left in a safetensors file, brought for each pass as accelerate brings them."""
+    """The same stack with its layers left in a safetensors file, read for each pass as a model's are."""
 
     def __init__(self, size: StackSize, dtype: torch.dtype, buffer: torch.Tensor, file: Path) -> None:
         """Writes `file` from the buffer in RAM. Raises OSError when there is no room for it."""
-        from accelerate import dispatch_model
         from safetensors.torch import save_file
 
         self.stack = DecodeStack(size, dtype, buffer)
         self.file = file
         model = self.stack.model
         weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-        others = {f"other.{number}": torch.zeros(1) for number in range(TENSORS_IN_FILE - len(weights))}
-        save_file(weights | others, str(file))
-        name = str(dtype).removeprefix("torch.")
-        index = {
-            weight: {"safetensors_file": str(file), "weight_name": weight, "dtype": name}
-            for weight in model.state_dict()
-        }
-        places = dict.fromkeys(self.stack.layers, "disk")
-        rest = {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
-        dispatch_model(
-            model,
-            device_map={**rest, **places},
-            main_device="cpu",
-            offload_dir=str(file.parent),
-            offload_index=index,
-            force_hooks=True,
-        )
-        carry_counted(model, self.stack.layers)
+        save_file(weights, str(file))
+        index = {weight: {"safetensors_file": str(file)} for weight in weights}
+        for layer in self.stack.layers:
+            _empty(model.get_submodule(layer))
+        self._streamed = stream(model, self.stack.layers, index)
+
+    def close(self) -> None:
+        """Ends the threads that read it."""
+        self._streamed.close()
 
     @property
     def layer_bytes(self) -> int:
@@ -166,6 +153,12 @@ def _fill(model: Any, dtype: torch.dtype, buffer: torch.Tensor) -> None:
             view = buffer[offset : offset + size].view(dtype).view(empty.shape)
             setattr(module, name, torch.nn.Parameter(view, requires_grad=False))
             offset += -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _empty(layer: torch.nn.Module) -> None:
+    for module in layer.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, torch.nn.Parameter(parameter.to("meta"), requires_grad=False))
 
 
 def _add_rotary(model: Any, device: torch.device) -> None:

@@ -40,7 +40,10 @@ class ColdProbe:
         self._bytes = stack.layer_bytes * len(stack.stack.layers)
 
     def sample(self, job: Job) -> float:
-        """Of two tokens the second is timed; the file is let go between them. Raises NotCold where that failed."""
+        """The file is let go after the first token, and what was read ahead by then is used up by the second.
+
+        Raises NotCold where letting go failed.
+        """
         before: list[int | None] = []
 
         def let_go() -> None:
@@ -48,7 +51,7 @@ class ColdProbe:
                 forget_file(self._stack.file)
                 before.append(bytes_read())
 
-        seconds = self._stack.stack.seconds(job, 2, let_go)
+        seconds = self._stack.stack.seconds(job, 4, let_go)
         require_read(before[0], self._bytes)
         return seconds
 

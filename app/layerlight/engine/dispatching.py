@@ -25,7 +25,7 @@ def run_on_main(model: Any, checked: CheckedModel) -> None:
     from accelerate import dispatch_model
     from accelerate.hooks import remove_hook_from_submodules
 
-    loader = _loader_of(model)
+    loader = loader_of(model)
     remove_hook_from_submodules(model)
     model.tie_weights()
     dispatch_model(
@@ -67,14 +67,14 @@ def tie_on_disk(model: Any) -> None:
 
     transformers lists both names only when it reads safetensors in place, not when it has written weights anew.
     """
-    loader = _loader_of(model)
+    loader = loader_of(model)
     for name, source in (getattr(model, "all_tied_weights_keys", None) or {}).items():
         if loader is not None and source in loader.index and name not in loader.index:
             loader.index[name] = loader.index[source]
             loader.all_keys.append(name)
 
 
-def _loader_of(model: Any) -> Any:
+def loader_of(model: Any) -> Any:
     """The one loader behind all of a model's hooks, or None when nothing is carried."""
     found = (offloaded(getattr(inner, "_hf_hook", None)) for inner in model.modules())
     return next((loader for loader in found if loader is not None), None)

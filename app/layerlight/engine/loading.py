@@ -30,6 +30,7 @@ from layerlight.engine.progress import LoadProgress, reported_by
 from layerlight.engine.quantizing import avoid_failing_kernels, bitsandbytes_config, quiet_bitsandbytes
 from layerlight.engine.read_files import ReadFiles
 from layerlight.engine.stored_names import stored_tensors
+from layerlight.engine.streamed_layers import StreamedLayers, stream_from_disk
 from layerlight.engine.streaming import Carried, carry_counted, files_on_disk
 
 log = logging.getLogger(__name__)
@@ -53,9 +54,14 @@ class LoadedModel:
     offload: OffloadFolder | None
     files: ReadFiles
     """What passes still read."""
+    streamed: StreamedLayers | None = None
+    """Layers that the ring reads from disk ahead of each pass."""
 
     def drop(self) -> None:
-        """Lets go of weights and of the offload folder."""
+        """Lets go of weights, of the threads that read them, and of the offload folder."""
+        if self.streamed is not None:
+            self.streamed.close()
+            self.streamed = None
         self.model = self.tokenizer = None
         self.carried = {}
         self.files.close()
@@ -116,16 +122,23 @@ def _load_and_look(
     run_on_main(model, checked)
     join_experts(model, request)
     tie_on_disk(model)
-    carried = carry_counted(model, layers)
-    placed = placed_layers(model, layers)
     quiet_bitsandbytes()
     avoid_failing_kernels(model)
-    places = tuple(dict.fromkeys(place for layer in placed for place in (layer.rests_on, layer.runs_on)))
-    files = _read_files(request, model, placed)
-    return LoadedModel(request, model, tokenizer, placed, carried, places, checked.config, offload, files)
+    streamed = stream_from_disk(model, request)
+    try:
+        carried = carry_counted(model, layers) | (streamed.carried if streamed else {})
+        placed = placed_layers(model, layers, streamed.stored if streamed else {})
+        places = tuple(dict.fromkeys(place for layer in placed for place in (layer.rests_on, layer.runs_on)))
+        on_disk = files_on_disk(model) | set(streamed.ring.paths if streamed else ())
+        files = _read_files(request, on_disk, placed)
+    except BaseException:
+        if streamed is not None:
+            streamed.close()
+        raise
+    return LoadedModel(request, model, tokenizer, placed, carried, places, checked.config, offload, files, streamed)
 
 
-def _read_files(request: LoadRequest, model: Any, placed: tuple[PlacedLayer, ...]) -> ReadFiles:
+def _read_files(request: LoadRequest, on_disk: set[str], placed: tuple[PlacedLayer, ...]) -> ReadFiles:
     """Weight files that memory shows, and those that hold layers on disk.
 
     Where the system does not list views, layers in RAM may be views of any weight file.
@@ -134,7 +147,7 @@ def _read_files(request: LoadRequest, model: Any, placed: tuple[PlacedLayer, ...
     viewed = {view.path for view in file_pages.FileViews().of(weights)}
     if sys.platform != "linux" and any(layer.rests_on == "cpu" for layer in placed):
         viewed = set(weights)
-    return ReadFiles(viewed, files_on_disk(model))
+    return ReadFiles(viewed, on_disk)
 
 
 def load_tokenizer(folder: str) -> Any:

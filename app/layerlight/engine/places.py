@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from layerlight.core.messages import PlacedLayer
 from layerlight.engine.file_pages import FileViews
 from layerlight.engine.nesting import own_modules
 from layerlight.engine.quantizing import is_quantized
+from layerlight.engine.ring.unit_layout import StoredTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,12 @@ class Resting:
     mapped: bool
 
 
-def placed_layers(model: torch.nn.Module, layers: Sequence[str]) -> tuple[PlacedLayer, ...]:
+def placed_layers(
+    model: torch.nn.Module, layers: Sequence[str], streamed: Mapping[str, StoredTensor] | None = None
+) -> tuple[PlacedLayer, ...]:
     """Each layer's place, bytes and dtype. Bytes shared by two layers (tied weights) count for the first.
+
+    `streamed`: weights that the ring reads from disk, by full name.
 
     Raises LoadFailed when a tensor of a layer was never filled.
     """
@@ -37,7 +42,7 @@ def placed_layers(model: torch.nn.Module, layers: Sequence[str]) -> tuple[Placed
     found = []
     for layer in layers:
         module = model.get_submodule(layer)
-        held = list(_resting(own_modules(model, layer, layers), views))
+        held = list(_resting(own_modules(model, layer, layers), views, streamed or {}))
         own = [each for each in held if each.identity not in seen]
         seen.update(each.identity for each in held)
         found.append(_placed(layer, module, held, own))
@@ -81,22 +86,30 @@ def _dtype_name(module: torch.nn.Module, per_dtype: Counter[str]) -> str:
 
 
 def place_of_execution(module: torch.nn.Module) -> str:
-    """Where a module's next pass will run: accelerate's hook says so, else its weights do."""
+    """Where a module's next pass will run: accelerate's hook says so, else its weights do. The ring brings its
+    weights, which are nowhere while they rest, to the CPU."""
     for inner in module.modules():
         hook = getattr(inner, "_hf_hook", None)
         device = getattr(hook, "execution_device", None)
         if device is not None:
             return place_name(device)
     for tensor in (*module.parameters(), *module.buffers()):
-        return place_name(tensor.device)
+        if tensor.device.type != "meta":
+            return place_name(tensor.device)
     return "cpu"
 
 
-def _resting(modules: Iterable[tuple[str, torch.nn.Module]], views: FileViews) -> Iterator[Resting]:
+def _resting(
+    modules: Iterable[tuple[str, torch.nn.Module]], views: FileViews, streamed: Mapping[str, StoredTensor]
+) -> Iterator[Resting]:
     for inner_name, inner in modules:
         for name, parameter in inner.named_parameters(recurse=False):
+            full = f"{inner_name}.{name}"
+            if full in streamed:
+                yield _streamed(parameter, streamed[full])
+                continue
             if parameter.device.type == "meta":
-                yield _carried(inner, name, f"{inner_name}.{name}", views)
+                yield _carried(inner, name, full, views)
                 continue
             yield _held(parameter.data, views)
             for extra in _scales(parameter, inner):
@@ -149,6 +162,17 @@ def _carried(module: torch.nn.Module, name: str, full: str, views: FileViews) ->
         original.numel() * original.element_size(),
         (entry["safetensors_file"], entry["weight_name"]),
         entry["dtype"],
+        False,
+    )
+
+
+def _streamed(parameter: torch.nn.Parameter, stored: StoredTensor) -> Resting:
+    """A tensor that the ring reads for each pass."""
+    return Resting(
+        "disk",
+        parameter.numel() * parameter.element_size(),
+        (stored.path, stored.begin),
+        str(parameter.dtype).removeprefix("torch."),
         False,
     )
 

@@ -1,4 +1,4 @@
-"""Carries weights from where they rest to where they run, and counts what it carries."""
+"""Carries weights to where they run by accelerate's hooks, and counts what is carried, here and by the ring."""
 
 from __future__ import annotations
 
@@ -69,6 +69,9 @@ def carry_counted(model: torch.nn.Module, layers: tuple[str, ...]) -> dict[str, 
 
 def settle(model: torch.nn.Module) -> None:
     """Puts carried weights back to rest after a pass that broke off inside a layer."""
+    streamed: Any = getattr(model, "streamed_layers", None)
+    if streamed is not None:
+        streamed.settle()
     for module in model.modules():
         for hook in _hooks(module):
             broke_off = hasattr(hook, "tied_pointers_to_remove") and any(

@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from layerlight.core.job import Job
 from layerlight.core.messages import LayerActivity, LayerRan
 from layerlight.engine.nesting import outer_of
+from layerlight.engine.streamed_layers import listening
 from layerlight.engine.streaming import Carried
 
 SNAPSHOT_INTERVAL = 1 / 30
@@ -111,11 +112,13 @@ class LayerWatch:
         for layer, totals in self._totals.items():
             module = model.get_submodule(layer)
             clock = _device_clock(module)
-            handles.append(module.register_forward_pre_hook(self._entering(layer, totals, clock)))
+            # before what brings a layer's weights: waiting for them is part of its time
+            handles.append(module.register_forward_pre_hook(self._entering(layer, totals, clock), prepend=True))
             handles.append(module.register_forward_hook(self._leaving(layer, totals, clock)))
             self._parts.extend(child.register_forward_pre_hook(self._checking) for child in module.children())
         try:
-            yield
+            with listening(model, self._job.check):
+                yield
         finally:
             for handle in handles:
                 handle.remove()

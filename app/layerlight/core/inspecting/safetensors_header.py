@@ -46,6 +46,11 @@ def read_safetensors_header(path: Path, name: str = "") -> tuple[Tensor, ...]:
     Reads the header only, and at most 100 MB. Raises BrokenModel, with expected and real bytes, for a pointer in place
     of weights, an empty or truncated file and a header that contradicts itself or the file.
     """
+    return tuple(tensor for _, tensor in read_placed_tensors(path, name))
+
+
+def read_placed_tensors(path: Path, name: str = "") -> tuple[tuple[int, Tensor], ...]:
+    """The same, each after the byte of the file that it begins at."""
     name = name or path.name
     try:
         with open_plain(path) as file:
@@ -59,7 +64,7 @@ def read_safetensors_header(path: Path, name: str = "") -> tuple[Tensor, ...]:
         raise BrokenModel(f"{name} can't be read: {error.strerror or error}.") from error
     tensors = _parse(header, name)
     _check_data(tensors, size - 8 - length, size, name)
-    return tuple(tensor for _, tensor in tensors)
+    return tuple((8 + length + begin, tensor) for (begin, _), tensor in tensors)
 
 
 def _check_start(start: bytes, size: int, name: str) -> None:
