@@ -34,6 +34,7 @@ from layerlight.ui.map_painter import MapPainter, draw_legend
 from layerlight.ui.move_menu import move_menu
 from layerlight.ui.palette import theme_of
 from layerlight.ui.session import Session
+from layerlight.ui.stamps import Stamps
 from layerlight.ui.still import Still
 
 COMMANDS = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
@@ -58,6 +59,7 @@ class LayerMap(QWidget):
         self._plan = Arrangement(1.0)
         self._still = Still(self, self._draw_still)
         self._halo = Halo()
+        self._stamps = Stamps()
         self._lit: str | None = None
         self._focus: tuple[int, str] | None = None
         self._times_shown = 0.0
@@ -161,7 +163,7 @@ class LayerMap(QWidget):
         if blocks > 64:
             return False
         p = self._still.painter()
-        MapPainter(now, theme_of(self), self._area(), region).paint(p)
+        MapPainter(now, theme_of(self), self._area(), region, self._stamps).paint(p)
         p.end()
         self.update(region)
         return True
@@ -213,7 +215,7 @@ class LayerMap(QWidget):
     def _draw_still(self, p: QPainter) -> None:
         t = theme_of(self)
         p.fillRect(self.rect(), QColor(t.window))
-        MapPainter(self._plan, t, self._area()).paint(p)
+        MapPainter(self._plan, t, self._area(), stamps=self._stamps).paint(p)
         if self._legend and any(lane.units for lane in self._lanes):
             box = QRectF(16 + RULER, self.height() - LEGEND_HEIGHT, self.width() - 32 - RULER, LEGEND_HEIGHT)
             hue = next(lane.hue for lane in self._lanes if lane.units)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import groupby, pairwise
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -16,6 +16,7 @@ from layerlight.ui.icons import draw_icon
 from layerlight.ui.lanes import Lane, Unit
 from layerlight.ui.map_light import chevron, glow
 from layerlight.ui.palette import Theme
+from layerlight.ui.stamps import Stamps
 from layerlight.ui.theme import font
 from layerlight.ui.words import duration, of_size, short_size
 
@@ -28,6 +29,8 @@ LOWEST_OUTLINE = 2.5
 """px below which the outlines of blocks would run together and look like what rests: those are pale instead."""
 LOWEST_ROW = 6.0
 """px below which a row has no words of its own."""
+STAMPED = 40.0
+"""px below which a block's look is kept as a picture."""
 CELL = 5.0
 """px of an expert's cell at least."""
 LEGEND = ("planned", "loading", "resting", "running", "KV cache", "working memory", "margin", "other programs")
@@ -42,6 +45,8 @@ class MapPainter:
     area: QRectF
     only: QRegion | None = None
     """What is to be painted anew; None paints everything."""
+    stamps: Stamps = field(default_factory=Stamps)
+    """Kept from one painting to the next by whoever paints often."""
 
     def paint(self, p: QPainter) -> None:
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -107,18 +112,23 @@ class MapPainter:
         for each in boxes:
             path = QPainterPath()
             path.addRoundedRect(each, 8, 8)
-            p.setPen(QPen(QColor(t.line), 1))
-            p.setBrush(QColor(t.well))
             if self.plan.torn[i]:
                 upper, lower = self._torn(path, i, each)
-                p.drawPath(upper)
+                self._sheet(p, upper)
                 if not lower.isEmpty():
-                    p.drawPath(lower)
+                    self._sheet(p, lower)
             else:
-                p.drawPath(path)
+                self._sheet(p, path)
         if lane.note:
             note = QFontMetricsF(font(11)).elidedText(lane.note, Qt.TextElideMode.ElideRight, room + 64)
             draw_words(p, QRectF(box.left(), boxes[-1].bottom() + 5, room + 68, 16), note, t.ink2, 11)
+
+    def _sheet(self, p: QPainter, path: QPainterPath) -> None:
+        """An empty lane. Its edge is smooth and hides that of its ground, which is painted much faster without."""
+        p.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        p.fillPath(path, QColor(self.t.well))
+        p.setRenderHint(QPainter.RenderHint.Antialiasing)
+        p.strokePath(path, QPen(QColor(self.t.line), 1))
 
     def _detail(self, lane: Lane) -> str:
         planned = any(each.units for each in self.plan.lanes)
@@ -211,11 +221,20 @@ class MapPainter:
         elif slot.beyond:
             draw_beyond(p, body, self.t, corner)
         else:
-            draw_body(p, body, unit.state, hue, self.t, corner, unit.fill, pale=unit.kind in ("kv", "working"))
+            self._body(p, body, unit, hue, corner)
         if not slot.beyond:
             self._words(p, body, unit, hue)
         if unit.pinned:
             draw_pin(p, body, self.t)
+
+    def _body(self, p: QPainter, r: QRectF, unit: Unit, hue: str, corner: float) -> None:
+        """Low blocks are many and alike: each look is drawn once."""
+        pale = unit.kind in ("kv", "working")
+        draw = partial(_drawn_body, unit.state, hue, self.t, corner, unit.fill, pale)
+        if r.height() < STAMPED and unit.state != "loading":
+            self.stamps.set_down(p, r, (self.t.name, unit.state, hue, corner, pale), draw)
+        else:
+            draw(p, r)
 
     def _hue(self, slot: Slot) -> str:
         """Unified memory is one lane with two claims: what the CPU runs keeps the CPU's colour."""
@@ -233,7 +252,8 @@ class MapPainter:
         solid = unit.kind in ("layer", "table", "experts") and (unit.state == "resting" or unit.fill > 0.5)
         colour = t.place(hue).text if solid else t.place(hue).line
         if unit.carried and unit.kind in ("layer", "experts") and high >= 8 and unit.state != "loading":
-            chevron(p, QPointF(r.left() + 8, r.center().y()), colour, flip=False)
+            box = QRectF(r.left() + 3, r.center().y() - 5, 10, 10)
+            self.stamps.set_down(p, box, ("chevron", colour), partial(_drawn_chevron, colour))
         if high < 13:
             return
         if unit.kind in ("layer", "experts"):
@@ -339,6 +359,14 @@ def _above(box: QRectF, y: float) -> QPainterPath:
         path.lineTo(box.left() - 2 + (box.width() + 4) * i / teeth, y + (4 if i % 2 else 0))
     path.closeSubpath()
     return path
+
+
+def _drawn_body(state: str, hue: str, t: Theme, corner: float, fill: float, pale: bool, p: QPainter, r: QRectF) -> None:
+    draw_body(p, r, state, hue, t, corner, fill, pale)
+
+
+def _drawn_chevron(colour: str, p: QPainter, r: QRectF) -> None:
+    chevron(p, r.center(), colour)
 
 
 def draw_body(

@@ -63,6 +63,7 @@ PARTS = (
     "layerlight.ui.arrangement",
     "layerlight.ui.layer_card",
     "layerlight.ui.map_light",
+    "layerlight.ui.stamps",
     "layerlight.ui.map_painter",
     "layerlight.ui.still",
     "layerlight.ui.move_menu",
