@@ -28,7 +28,9 @@ from layerlight.ui import arrangement
 from layerlight.ui.arrangement import HEADER, RULER, Arrangement, arrange
 from layerlight.ui.lanes import Lane, shown_plan
 from layerlight.ui.layer_card import LayerCard, facts_of
+from layerlight.ui.layer_table import rows_of
 from layerlight.ui.map_hand import Hand, letters_of
+from layerlight.ui.map_heat import PLACES, Heat, draw_scale, heat_of
 from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, draw_source, light_area, ribbon
 from layerlight.ui.map_painter import MapPainter, draw_legend
 from layerlight.ui.move_menu import move_menu
@@ -60,6 +62,8 @@ class LayerMap(QWidget):
         self._still = Still(self, self._draw_still)
         self._halo = Halo()
         self._stamps = Stamps()
+        self._mode = PLACES
+        self._heat: Heat | None = None
         self._lit: str | None = None
         self._focus: tuple[int, str] | None = None
         self._times_shown = 0.0
@@ -95,6 +99,23 @@ class LayerMap(QWidget):
     def lit(self) -> str | None:
         """The layer that is drawn as running."""
         return self._lit
+
+    @property
+    def heat(self) -> Heat | None:
+        """The shades that blocks have now; None while they have the colours of their places."""
+        return self._heat
+
+    def show_heat(self, mode: str) -> None:
+        """Colours blocks by `places`, `time` or `moved`."""
+        if mode != self._mode:
+            self._mode = mode
+            self._heat = self._heat_now()
+            self._still.change()
+
+    def _heat_now(self) -> Heat | None:
+        if self._mode == PLACES:
+            return None
+        return heat_of(rows_of(self._lanes, self._session.state, self._prefer_next), self._mode)
 
     def prefer_next(self, prefer: bool) -> None:
         """Shows the plan being made instead of what is in memory."""
@@ -134,7 +155,8 @@ class LayerMap(QWidget):
             return
         before, self._lanes = self._plan, lanes
         self._plan = arrange(lanes, self._area())
-        if not self._still.is_new or not self._repair(before):
+        heat, self._heat = self._heat, self._heat_now()
+        if heat != self._heat or not self._still.is_new or not self._repair(before):
             self._still.change()
         self._update_card()
 
@@ -163,7 +185,7 @@ class LayerMap(QWidget):
         if blocks > 64:
             return False
         p = self._still.painter()
-        MapPainter(now, theme_of(self), self._area(), region, self._stamps).paint(p)
+        MapPainter(now, theme_of(self), self._area(), region, self._stamps, self._heat).paint(p)
         p.end()
         self.update(region)
         return True
@@ -181,6 +203,7 @@ class LayerMap(QWidget):
     def _rearrange(self) -> None:
         self._lanes = self._session.lanes(self._prefer_next)
         self._plan = arrange(self._lanes, self._area())
+        self._heat = self._heat_now()
         self._still.drop()
 
     def prepare(self) -> None:
@@ -215,9 +238,12 @@ class LayerMap(QWidget):
     def _draw_still(self, p: QPainter) -> None:
         t = theme_of(self)
         p.fillRect(self.rect(), QColor(t.window))
-        MapPainter(self._plan, t, self._area(), stamps=self._stamps).paint(p)
+        MapPainter(self._plan, t, self._area(), stamps=self._stamps, heat=self._heat).paint(p)
         if self._legend and any(lane.units for lane in self._lanes):
             box = QRectF(16 + RULER, self.height() - LEGEND_HEIGHT, self.width() - 32 - RULER, LEGEND_HEIGHT)
+            if self._heat is not None:
+                draw_scale(p, box, self._heat, t)
+                return
             hue = next(lane.hue for lane in self._lanes if lane.units)
             pinned = any(unit.pinned for lane in self._lanes for unit in lane.units)
             experts = any(unit.experts for lane in self._lanes for unit in lane.units)

@@ -14,6 +14,7 @@ from layerlight.ui.arrangement import HEADER, NUMBERS, PAD, RULER, Arrangement, 
 from layerlight.ui.controls import draw_words
 from layerlight.ui.icons import draw_icon
 from layerlight.ui.lanes import Lane, Unit
+from layerlight.ui.map_heat import Heat, draw_heat, heat_words
 from layerlight.ui.map_light import chevron, glow
 from layerlight.ui.palette import Theme
 from layerlight.ui.stamps import Stamps
@@ -47,6 +48,8 @@ class MapPainter:
     """What is to be painted anew; None paints everything."""
     stamps: Stamps = field(default_factory=Stamps)
     """Kept from one painting to the next by whoever paints often."""
+    heat: Heat | None = None
+    """Shades of the blocks in place of the colours of places."""
 
     def paint(self, p: QPainter) -> None:
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -214,7 +217,12 @@ class MapPainter:
             body.setRight(r.right() - band - 1)
             strength = 0.62 if unit.state == "resting" else 0.34
             p.fillRect(QRectF(body.right() + 1, r.top(), band, r.height()), self.t.tint(hue, strength))
-        if unit.kind == "berth":
+        share = self.heat.share(unit.key) if self.heat is not None and not slot.beyond else None
+        if share is not None:
+            solid = unit.state == "resting"
+            look = (self.t.name, "heat", share, solid, corner)
+            self.stamps.set_down(p, body, look, partial(_drawn_heat, share, solid, self.t, corner))
+        elif unit.kind == "berth":
             self._berth(p, r)
         elif unit.kind == "experts" and not slot.beyond:
             draw_experts(p, body, unit, hue, self.t)
@@ -223,7 +231,7 @@ class MapPainter:
         else:
             self._body(p, body, unit, hue, corner)
         if not slot.beyond:
-            self._words(p, body, unit, hue)
+            self._words(p, body, unit, hue, heat_words(share, self.t) if share is not None else "")
         if unit.pinned:
             draw_pin(p, body, self.t)
 
@@ -247,10 +255,11 @@ class MapPainter:
         p.setBrush(self.t.tint("ram", 0.07))
         p.drawRoundedRect(r.adjusted(0.6, 0.6, -0.6, -0.6), 3, 3)
 
-    def _words(self, p: QPainter, r: QRectF, unit: Unit, hue: str) -> None:
+    def _words(self, p: QPainter, r: QRectF, unit: Unit, hue: str, colour: str = "") -> None:
         t, high = self.t, r.height()
         solid = unit.kind in ("layer", "table", "experts") and (unit.state == "resting" or unit.fill > 0.5)
-        colour = t.place(hue).text if solid else t.place(hue).line
+        cells = unit.kind == "experts" and not colour
+        colour = colour or (t.place(hue).text if solid else t.place(hue).line)
         if unit.carried and unit.kind in ("layer", "experts") and high >= 8 and unit.state != "loading":
             box = QRectF(r.left() + 3, r.center().y() - 5, 10, 10)
             self.stamps.set_down(p, box, ("chevron", colour), partial(_drawn_chevron, colour))
@@ -264,7 +273,7 @@ class MapPainter:
             draw_words(p, r.adjusted(8, 0, -8, 0), unit.label + size, colour, 11, 500)
         if unit.seconds and unit.state != "loading" and r.width() > 70 and (unit.kind != "table" or r.width() > 150):
             words = duration(unit.seconds)
-            if unit.kind == "experts":
+            if cells:
                 clear_cells(p, r, words, unit.state, hue, t)
             draw_words(p, r.adjusted(0, 0, -7, 0), words, colour, 11, align=RIGHT)
 
@@ -363,6 +372,10 @@ def _above(box: QRectF, y: float) -> QPainterPath:
 
 def _drawn_body(state: str, hue: str, t: Theme, corner: float, fill: float, pale: bool, p: QPainter, r: QRectF) -> None:
     draw_body(p, r, state, hue, t, corner, fill, pale)
+
+
+def _drawn_heat(share: float, solid: bool, t: Theme, corner: float, p: QPainter, r: QRectF) -> None:
+    draw_heat(p, r, share, solid, t, corner)
 
 
 def _drawn_chevron(colour: str, p: QPainter, r: QRectF) -> None:
