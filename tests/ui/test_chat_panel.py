@@ -186,7 +186,7 @@ def test_the_reader_who_scrolled_up_is_left_there(loaded: Bench) -> None:
     loaded.engine.tell(PromptCounted(20, 4096, 4076))
     for n in range(80):
         loaded.engine.tell(TextProduced(f"line {n}\n", (1,)))
-    bar = chat._area.verticalScrollBar()
+    bar = chat.talk.verticalScrollBar()
     loaded.qtbot.waitUntil(lambda: bar.maximum() > 200 and bar.value() == bar.maximum())
     bar.setValue(50)
     for n in range(20):

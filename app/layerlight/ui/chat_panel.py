@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QColor, QInputMethodEvent, QKeyEvent, QPainter
-from PySide6.QtWidgets import QFrame, QPlainTextEdit, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import QRectF, Qt, Slot
+from PySide6.QtGui import QColor, QKeySequence, QPainter, QShortcut
+from PySide6.QtWidgets import QFrame, QStackedWidget, QWidget
 
 from layerlight.core.messages import (
     EngineStopped,
@@ -18,38 +18,33 @@ from layerlight.core.messages import (
     TextProduced,
 )
 from layerlight.core.state import Phase, State
-from layerlight.store.chats import Turn
-from layerlight.ui.controls import Painted, button, column, framed, label, row
+from layerlight.ui.controls import Elided, Painted, button, column, framed, label, row
+from layerlight.ui.entry import Entry
 from layerlight.ui.happenings import ConversationChanged
 from layerlight.ui.palette import Theme
+from layerlight.ui.past_chats import PastChats
 from layerlight.ui.plan_panel import WIDTH
-from layerlight.ui.prose import Prose
 from layerlight.ui.sampling_panel import SamplingPanel
 from layerlight.ui.session import Session
+from layerlight.ui.talk import Talk
 from layerlight.ui.words import duration
-
-ENDED = {
-    "length": "Ended at the longest answer that was asked for.",
-    "context": "Ended where the context is full.",
-    "stopped": "Stopped at your request.",
-}
 
 
 class ChatPanel(QFrame):
-    """Shows the session's turns; the last answer grows as its text comes."""
+    """Shows the session's turns, or the chats there were; the last answer grows as its text comes."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, past: PastChats | None = None) -> None:
         super().__init__()
         self.setObjectName("panel")
         self.setFixedWidth(WIDTH)
         self._session = session
-        self._views: dict[int, TurnView] = {}
-        self._live: TurnView | None = None
+        self._editing = False
+        self._shown: int | None = None
+        """The conversation on the screen."""
         self._tokens = 0
         self._began = self._told = 0.0
         self._share = 0.0
-        self._follow = True
-        self._build()
+        self._build(past or PastChats(session))
         session.changed.connect(self._changed)
         self._update_turns()
         self._update_buttons()
@@ -75,69 +70,148 @@ class ChatPanel(QFrame):
     @property
     def answers(self) -> list[str]:
         """The texts of the turns on the screen, oldest first."""
-        return [view.text for view in self._views.values()]
+        return self.talk.texts
 
     @property
     def stats(self) -> str:
         return f"{self._speed.text()} {self._first.text()} {self._used.text()} {self._first.toolTip()}".strip()
 
-    def _build(self) -> None:
-        self._sampling = SamplingPanel(self._session)
-        self._sampling.hide()
+    @property
+    def title(self) -> str:
+        """What the conversation on the screen is called."""
+        return self._title.accessibleName()
+
+    def _build(self, past: PastChats) -> None:
+        self.past, self.talk = past, Talk(self._session)
+        past.left.connect(self.show_talk)
+        self.talk.edit_wanted.connect(self.edit_question)
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self._build_talk())
+        self._pages.addWidget(past)
+        self._title = Elided("Chat", "head", mode=Qt.TextElideMode.ElideRight)
+        self.chats_button = button("Chats", "quiet", "The chats there were")
+        self.chats_button.setCheckable(True)
+        self.chats_button.clicked.connect(self._toggle_past)
         settings = button("Sampling", "quiet", "Temperature, seed, system prompt")
         settings.setCheckable(True)
         settings.toggled.connect(self._sampling.setVisible)
         fresh = button("New", "quiet", "Begin a new conversation")
-        fresh.clicked.connect(self._session.new_conversation)
-        self._turns = QVBoxLayout()
-        self._turns.setSpacing(12)
-        self._turns.setContentsMargins(0, 0, 6, 0)
-        inner = QWidget()
-        inner.setLayout(column(self._turns, None, gap=0))
-        self._area = QScrollArea()
-        self._area.setWidget(inner)
-        self._area.setWidgetResizable(True)
-        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._area.setFrameShape(QFrame.Shape.NoFrame)
-        self._area.viewport().setAutoFillBackground(False)
-        inner.setAutoFillBackground(False)
-        bar = self._area.verticalScrollBar()
-        bar.rangeChanged.connect(self._range_changed)
-        bar.valueChanged.connect(self._scrolled)
+        fresh.clicked.connect(self._begin_anew)
+        head = row(gap=2)
+        head.addWidget(self._title, 1)
+        for each in (self.chats_button, settings, fresh):
+            head.addWidget(each)
+        box = column(margins=(16, 10, 16, 12), gap=10)
+        box.addLayout(head)
+        box.addWidget(self._pages, 1)
+        self.setLayout(box)
+        for keys, move in (("Ctrl+Up", self.talk.focus_before), ("Ctrl+Down", self.talk.focus_after)):
+            QShortcut(QKeySequence(keys), self, move, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
+
+    def _build_talk(self) -> QWidget:
+        self._sampling = SamplingPanel(self._session)
+        self._sampling.hide()
         self._speed = label("", size=13, weight=600)
         self._first = label("", "3")
         self._used = label("", "3")
-        self._gauge = Painted(4, self._draw_gauge, 56)
+        self._gauge = Painted(4, self._draw_gauge, 40)
         self._gauge.setAccessibleName("Context used")
         stats = row(self._speed, self._first, None)
         stats.addWidget(self._gauge, 0, Qt.AlignmentFlag.AlignVCenter)
         stats.addWidget(self._used)
+        leave = button("Leave it", "quiet", "The question stays as it was asked")
+        leave.clicked.connect(self._leave_edit)
+        self._edit = framed(
+            row(label("Your last question, in other words", "3"), None, leave, margins=(10, 2, 4, 2)), "card"
+        )
+        self._edit.hide()
         self._entry = Entry()
         self._entry.submitted.connect(self._submit)
+        self._entry.left.connect(self._leave_edit)
+        self._entry.earlier.connect(self.edit_question)
         self._entry.textChanged.connect(self._update_buttons)
         self._hint = label("", "3")
         self._send = button("Send", "primary")
         self._send.clicked.connect(self._submit)
         self._stop = button("Stop", "primary", "Keeps what has been written")
         self._stop.clicked.connect(self._session.stop)
-        head = row(label("Chat", "head"), None, settings, fresh)
-        box = column(margins=(16, 10, 16, 12), gap=10)
-        box.addLayout(head)
-        box.addWidget(self._sampling)
-        box.addWidget(self._area, 1)
+        page = QWidget()
+        box = column(self._sampling, gap=10)
+        box.addWidget(self.talk, 1)
         box.addLayout(stats)
+        box.addWidget(self._edit)
         box.addWidget(self._entry)
         box.addLayout(row(self._hint, None, self._send, self._stop))
-        self.setLayout(box)
+        page.setLayout(box)
+        return page
 
     # -- what a person does --------------------------------------------------------------------------------------
 
     @Slot()
     def _submit(self) -> None:
         text = self._entry.toPlainText()
-        self._follow = True
-        if self._session.ask(text):
+        self.talk.follow()
+        ask = self._session.ask_instead if self._editing else self._session.ask
+        if ask(text):
             self._entry.clear()
+            self._show_edit(False)
+
+    @Slot()
+    def edit_question(self) -> None:
+        """Brings the last question back into the entry, to be asked in other words."""
+        question = self._session.chats.last_question
+        if question is not None and self._session.answering is None:
+            self.show_talk()
+            self._show_edit(True)
+            self._entry.setPlainText(question.content)
+            self._entry.selectAll()
+            self._entry.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    @Slot()
+    def _leave_edit(self) -> None:
+        if self._editing:
+            self._show_edit(False)
+            self._entry.clear()
+
+    def _show_edit(self, editing: bool) -> None:
+        self._editing = editing
+        self._edit.setVisible(editing)
+        self._send.setText("Ask again" if editing else "Send")
+
+    @Slot()
+    def _begin_anew(self) -> None:
+        self._session.new_conversation()
+        self.show_talk()
+        self._entry.setFocus()
+
+    @Slot(bool)
+    def _toggle_past(self, shown: bool) -> None:
+        if shown:
+            self.show_past()
+        else:
+            self.show_talk()
+
+    def show_past(self) -> None:
+        """The chats there were, to be searched and opened."""
+        self.chats_button.setChecked(True)
+        self._pages.setCurrentWidget(self.past)
+        self.past.search.setFocus()
+
+    @Slot()
+    def show_talk(self) -> None:
+        self.chats_button.setChecked(False)
+        if self._pages.currentWidget() is self.past:
+            self._pages.setCurrentIndex(0)
+            self._entry.setFocus()
+
+    @property
+    def shows_past(self) -> bool:
+        return self._pages.currentWidget() is self.past
+
+    @property
+    def is_editing(self) -> bool:
+        """Whether the entry holds the last question, to be asked in other words."""
+        return self._editing
 
     # -- what the session says -----------------------------------------------------------------------------------
 
@@ -148,8 +222,7 @@ class ChatPanel(QFrame):
                 return
             case TextProduced(text=text, tokens=tokens):
                 self._count(len(tokens))
-                if self._live is not None:
-                    self._live.append(text)
+                self.talk.append(text)
                 self._update_used(state)
             case PromptCounted():
                 self._tokens = 0
@@ -175,31 +248,16 @@ class ChatPanel(QFrame):
             self._speed.setText(f"{(self._tokens - 1) / (now - self._began):.1f} tokens/s")
 
     def _update_turns(self) -> None:
-        turns = self._session.turns
-        wanted = {turn.id for turn in turns}
-        for number in [number for number in self._views if number not in wanted]:
-            view = self._views.pop(number)
-            self._turns.removeWidget(view)
-            view.hide()
-            view.deleteLater()
-        answering = self._session.answering
-        for turn in turns:
-            if turn.id not in self._views:
-                self._views[turn.id] = TurnView(turn)
-                self._turns.addWidget(self._views[turn.id])
-            view = self._views[turn.id]
-            live = answering is not None and turn.id == answering.id
-            if not live:
-                view.end(turn)
-            view.show_live(live)
-            if live:
-                self._live = view
-        if answering is None:
-            self._live = None
+        conversation = self._session.conversations.current
+        shown = conversation.id if conversation is not None else None
+        if shown != self._shown:
+            self._shown = shown
+            self._leave_edit()
+        self._title.say(conversation.title if conversation is not None and conversation.title else "Chat")
+        self.talk.show_turns(self._session.turns, self._session.answering)
 
     def _show_result(self, result: RunResult) -> None:
-        if self._live is not None:
-            self._live.set_text(result.text)
+        self.talk.set_text(result.text)
         self._tokens = len(result.tokens)
         self._speed.setText(f"{result.tokens_per_second:.1f} tokens/s" if result.tokens_per_second else "")
         first = result.time_to_first_token
@@ -232,23 +290,12 @@ class ChatPanel(QFrame):
             self._hint.setText("Stopping after this pass" if session.stopping else "")
         else:
             self._hint.setText("" if state.loaded else "Load the model to ask it something")
+        self.talk.refresh()
         waiting = running and self._tokens == 0
         if waiting:
             self._speed.setText("Reading the prompt")
             self._first.setText("")
             self._first.setToolTip("")
-
-    # -- scrolling -----------------------------------------------------------------------------------------------
-
-    @Slot(int, int)
-    def _range_changed(self, _least: int, most: int) -> None:
-        """Follows the answer, unless the reader has scrolled up."""
-        if self._follow:
-            self._area.verticalScrollBar().setValue(most)
-
-    @Slot(int)
-    def _scrolled(self, value: int) -> None:
-        self._follow = value >= self._area.verticalScrollBar().maximum() - 24
 
     def _draw_gauge(self, p: QPainter, r: QRectF, t: Theme) -> None:
         p.setPen(Qt.PenStyle.NoPen)
@@ -257,81 +304,3 @@ class ChatPanel(QFrame):
         if self._share:
             p.setBrush(QColor(t.danger if self._share > 0.95 else t.ink2))
             p.drawRoundedRect(QRectF(0, 0, max(4.0, r.width() * min(1.0, self._share)), r.height()), 2, 2)
-
-
-class TurnView(QWidget):
-    """One question in its bubble, or one answer."""
-
-    def __init__(self, turn: Turn) -> None:
-        super().__init__()
-        self._question = turn.role == "user"
-        self._prose = Prose(turn.content)
-        self._foot = label("", "3", wrap=True)
-        self._foot.hide()
-        who = "You" if self._question else "Answer"
-        self._prose.setAccessibleName(f"{who}: {turn.content[:200]}")
-        if self._question:
-            bubble = framed(column(self._prose, margins=(12, 7, 12, 7), gap=0), "bubble")
-            self.setLayout(column(bubble, gap=0))
-        else:
-            self.setLayout(column(self._prose, self._foot, gap=4))
-
-    @property
-    def text(self) -> str:
-        return self._prose.text
-
-    def append(self, text: str) -> None:
-        self._prose.append(text)
-
-    def set_text(self, text: str) -> None:
-        if text != self._prose.text:
-            self._prose.set_text(text)
-        self._prose.setAccessibleName(f"Answer: {text[:200]}")
-
-    def show_live(self, live: bool) -> None:
-        self._prose.show_caret(live)
-
-    def end(self, turn: Turn) -> None:
-        """The turn as it was stored, with what is worth knowing about how it ended."""
-        if self._question:
-            return
-        self.set_text(turn.content)
-        result = turn.result
-        words = []
-        if result is None:
-            words.append("Broken off; this part was kept.")
-        else:
-            if result.ended in ENDED:
-                words.append(ENDED[result.ended])
-            words.append(f"Seed {result.seed}")
-        self._foot.setText("  ".join(words))
-        self._foot.setVisible(bool(words))
-
-
-class Entry(QPlainTextEdit):
-    """Enter sends, Shift+Enter makes a new line; neither while a word is being composed."""
-
-    submitted = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._composing = False
-        self.setPlaceholderText("Write a message")
-        self.setAccessibleName("Message")
-        self.setTabChangesFocus(True)
-        self.setFixedHeight(64)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        if enter and self._composing:
-            event.accept()
-            return
-        if enter and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            event.accept()
-            self.submitted.emit()
-            return
-        super().keyPressEvent(event)
-
-    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
-        self._composing = bool(event.preeditString())
-        super().inputMethodEvent(event)

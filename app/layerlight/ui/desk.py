@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QStackedWidget, QWidget
 
 from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.state import Phase, State
+from layerlight.ui.chat_panel import ChatPanel
 from layerlight.ui.controls import column, row, rule
 from layerlight.ui.export_menu import ExportMenu
 from layerlight.ui.happenings import SettingsChanged
@@ -21,6 +22,7 @@ from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
 from layerlight.ui.menus import Menus
 from layerlight.ui.notice_bar import NoticeBar
+from layerlight.ui.past_chats import PastChats, save_chat
 from layerlight.ui.pick_menus import MachineMenu, ShapeMenu
 from layerlight.ui.session import Session
 from layerlight.ui.shelf import Shelf
@@ -129,7 +131,13 @@ class Desk(QWidget):
     def make_work(self) -> Generator[None, None, None]:
         """Makes the working view before it is needed, in steps."""
         parts: list[QWidget] = []
-        for make in (*(partial(kind, self._session) for kind in PARTS), partial(LogPanel, self._log)):
+        past = PastChats(self._session)
+        yield
+        for make in (
+            *(partial(kind, self._session) for kind in PARTS if kind is not ChatPanel),
+            partial(ChatPanel, self._session, past),
+            partial(LogPanel, self._log),
+        ):
             parts.append(make())
             yield
         pages = yield from stacked(parts)
@@ -189,6 +197,13 @@ class Desk(QWidget):
             "redo": session.redo,
             "reset": session.reset_plan,
             "new_chat": session.new_conversation,
+            "past_chats": self._show_past,
+            "answer_again": session.answer_again,
+            "edit_question": self._edit_question,
+            "copy_answer": lambda: self.work.chat.talk.copy_answer(),
+            "copy_chat": self._copy_chat,
+            "save_chat": self._save_chat,
+            "bring_back": session.conversations.bring_back,
             "show_map": partial(self._show_view, "map"),
             "show_table": partial(self._show_view, "table"),
             "show_plan": self._show_plan,
@@ -256,6 +271,24 @@ class Desk(QWidget):
     def _show_chat(self) -> None:
         self._show_side("chat")
 
+    def _show_past(self) -> None:
+        self._show_side("chat")
+        self.work.chat.show_past()
+
+    def _edit_question(self) -> None:
+        self._show_side("chat")
+        self.work.chat.edit_question()
+
+    def _copy_chat(self) -> None:
+        current = self._session.conversations.current
+        if current is not None:
+            self._session.conversations.copy(current.id)
+
+    def _save_chat(self) -> None:
+        current = self._session.conversations.current
+        if current is not None:
+            save_chat(self, self._session, current)
+
     def _show_log(self) -> None:
         self._show_side("log")
 
@@ -263,6 +296,7 @@ class Desk(QWidget):
         self._pages.setCurrentWidget(self.work)
         self.work.show_side(side)
         if side == "chat":
+            self.work.chat.show_talk()
             self.work.chat.entry.setFocus()
 
     def _choose_theme(self, choice: str) -> None:
@@ -307,6 +341,12 @@ class Desk(QWidget):
         actions["redo"].setEnabled(session.can_redo and not session.busy)
         actions["reset"].setEnabled(session.is_by_hand and not session.busy)
         actions["new_chat"].setEnabled(not session.busy)
+        actions["answer_again"].setEnabled(session.can_answer_again)
+        actions["edit_question"].setEnabled(session.can_answer_again)
+        actions["bring_back"].setEnabled(session.conversations.deleted is not None)
+        for key in ("copy_chat", "save_chat"):
+            actions[key].setEnabled(session.conversations.current is not None)
+        actions["copy_answer"].setEnabled(any(turn.role == "assistant" for turn in session.turns))
         if settings:
             self._menus.show_recent(session.settings.recent_folders, session.open_folder)
 

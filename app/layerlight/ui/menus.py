@@ -19,6 +19,12 @@ SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
     "stop": "Ctrl+.",
     "survey": QKeySequence.StandardKey.Refresh,
     "new_chat": QKeySequence.StandardKey.New,
+    "past_chats": "Ctrl+H",
+    "answer_again": "Ctrl+Shift+A",
+    "edit_question": "Ctrl+E",
+    "copy_answer": "Ctrl+Shift+C",
+    "save_chat": QKeySequence.StandardKey.Save,
+    "bring_back": "Ctrl+Shift+T",
     "show_map": "Ctrl+M",
     "show_table": "Ctrl+T",
     "show_plan": "Ctrl+1",
@@ -41,6 +47,13 @@ WORDS = {
     "redo": "Redo it",
     "reset": "Reset to the fastest plan",
     "new_chat": "New chat",
+    "past_chats": "Past chats",
+    "answer_again": "Answer again",
+    "edit_question": "Edit the last question",
+    "copy_answer": "Copy the last answer",
+    "copy_chat": "Copy the chat as Markdown",
+    "save_chat": "Save the chat…",
+    "bring_back": "Bring back the deleted chat",
     "show_map": "Layers as a map",
     "show_table": "Layers as a table",
     "show_plan": "Plan",
@@ -52,10 +65,16 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("&File", ("open", "recent", "starter", "unseen", "models", "-", "quit")),
     ("&Plan", ("undo", "redo", "reset", "-", "machines", "export")),
     ("&Model", ("load", "unload", "stop", "-", "survey", "calibrate")),
-    ("&Chat", ("new_chat",)),
-    ("&View", ("show_map", "show_table", "-", "show_plan", "show_chat", "log", "-", "theme")),
+    ("&Chat", (
+        "new_chat", "past_chats", "-", "answer_again", "edit_question", "-",
+        "copy_answer", "copy_chat", "save_chat", "-", "bring_back",
+    )),
+    ("&View", (
+        "show_map", "show_table", "-",
+        "show_plan", "show_chat", "log", "-", "theme",
+    )),
     ("&Help", ("about",)),
-)
+)  # fmt: skip
 THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}
 
 

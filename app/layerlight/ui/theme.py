@@ -122,6 +122,7 @@ def sheet(t: Theme) -> str:
     QPushButton[kind="quiet"] {{ background: transparent; border: 1px solid transparent; color: {t.ink2};
         padding: 0 8px; }}
     QPushButton[kind="quiet"]:hover {{ background: {t.window}; }}
+    QPushButton[kind="quiet"]:checked {{ background: {t.window}; border: 1px solid {t.line}; color: {t.ink}; }}
     QPushButton[kind="quiet"]:focus {{ border: 2px solid {t.ink}; padding: 0 7px; }}
     QPushButton[kind="link"] {{ background: transparent; border: none; color: {t.ink2}; padding: 0;
         font-weight: 500; text-align: left; }}

@@ -1,0 +1,416 @@
+"""Past chats found, opened, renamed, deleted and brought back, by mouse and by keys; answers beside the first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QDate, QDateTime, Qt, QTime
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton
+
+from layerlight.core.messages import EngineStopped, Failed, Failure, PromptCounted, TextProduced, TextRequest
+from layerlight.store.chats import ChatStore
+from layerlight.ui.chat_list import when
+from layerlight.ui.chat_panel import ChatPanel
+from layerlight.ui.past_chats import PastChats
+from tests.fakes import answer_events
+from tests.ui.conftest import Bench, MakeBench
+
+CONTROL = Qt.KeyboardModifier.ControlModifier
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ChatStore]:
+    """Three chats in a file: “Whales”, then “Rome”, then “Paris”, which is shown at the start."""
+    with ChatStore(tmp_path / "chats.sqlite3") as opened:
+        for title, question, answer in (
+            ("Whales", "How deep do they dive?", "Two kilometres."),
+            ("Rome", "When was it built?", "Not in a day."),
+            ("Paris", "Where is it?", "In France."),
+        ):
+            chat = opened.new_conversation(title)
+            opened.append_turn(chat.id, "user", question)
+            opened.append_turn(chat.id, "assistant", answer)
+        yield opened
+
+
+@pytest.fixture
+def kept(make_bench: MakeBench, store: ChatStore) -> Bench:
+    """A loaded model, and the last chat on the screen."""
+    bench = make_bench(store=store)
+    bench.session.chats.reopen()
+    bench.session.reopen(bench.session.chats)
+    bench.open()
+    bench.load()
+    return bench
+
+
+def chat_of(bench: Bench) -> ChatPanel:
+    return bench.desk.work.chat
+
+
+def titles(bench: Bench) -> list[str]:
+    return [each.title for each in chat_of(bench).past.list.conversations]
+
+
+def past_of(bench: Bench) -> PastChats:
+    """The list as it is once it has been read."""
+    chat = chat_of(bench)
+    bench.qtbot.mouseClick(chat.chats_button, LEFT)
+    bench.qtbot.waitUntil(lambda: bool(titles(bench)))
+    return chat.past
+
+
+def press(bench: Bench, button: QPushButton) -> None:
+    bench.qtbot.mouseClick(button, LEFT)
+
+
+def shown(bench: Bench, *texts: str) -> None:
+    bench.qtbot.waitUntil(lambda: chat_of(bench).answers == list(texts))
+
+
+def answer(bench: Bench, *pieces: str) -> None:
+    request = bench.engine.sent[-1]
+    assert isinstance(request, TextRequest)
+    bench.engine.tell(*answer_events(request, pieces))
+
+
+# -- the list --------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_shows_the_chats_and_which_is_open(kept: Bench) -> None:
+    past = past_of(kept)
+    assert titles(kept) == ["Paris", "Rome", "Whales"]
+    first = past.list.index(0).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert first.startswith("Paris, ")
+    assert first.endswith(" · 1 question · open now")
+    assert chat_of(kept).title == "Paris"
+
+
+def test_a_chat_is_opened_by_a_double_click(kept: Bench) -> None:
+    past = past_of(kept)
+    at = past.view.visualRect(past.list.index(1)).center()
+    kept.qtbot.mouseClick(past.view.viewport(), LEFT, pos=at)
+    kept.qtbot.mouseDClick(past.view.viewport(), LEFT, pos=at)
+    shown(kept, "When was it built?", "Not in a day.")
+    assert not chat_of(kept).shows_past
+    assert chat_of(kept).title == "Rome"
+
+
+def test_a_chat_is_searched_and_opened_by_keys_alone(kept: Bench) -> None:
+    chat = chat_of(kept)
+    kept.window.activateWindow()
+    kept.qtbot.keyClick(kept.window, Qt.Key.Key_H, CONTROL)
+    assert chat.shows_past
+    assert chat.past.search.hasFocus()
+    kept.qtbot.keyClicks(chat.past.search, "KILOMETRES deep")
+    kept.qtbot.waitUntil(lambda: titles(kept) == ["Whales"])
+    kept.qtbot.keyClick(chat.past.search, Qt.Key.Key_Return)
+    shown(kept, "How deep do they dive?", "Two kilometres.")
+    assert chat.entry.hasFocus()
+
+
+def test_arrows_lead_from_the_search_into_the_list_and_enter_opens(kept: Bench) -> None:
+    past = past_of(kept)
+    kept.qtbot.keyClick(past.search, Qt.Key.Key_Down)
+    assert past.view.hasFocus()
+    kept.qtbot.keyClick(past.view, Qt.Key.Key_Down)
+    kept.qtbot.keyClick(past.view, Qt.Key.Key_Down)
+    kept.qtbot.keyClick(past.view, Qt.Key.Key_Return)
+    shown(kept, "How deep do they dive?", "Two kilometres.")
+
+
+def test_escape_leaves_the_list_and_nothing_changes(kept: Bench) -> None:
+    past = past_of(kept)
+    kept.qtbot.keyClick(past.search, Qt.Key.Key_Escape)
+    assert not chat_of(kept).shows_past
+    assert chat_of(kept).answers == ["Where is it?", "In France."]
+
+
+def test_what_nothing_holds_is_said(kept: Bench) -> None:
+    past = past_of(kept)
+    past.search.setText("no such words")
+    kept.qtbot.waitUntil(lambda: not titles(kept))
+    assert "No chat" in past.nothing_words
+    assert not past.open_button.isEnabled()
+
+
+def test_a_chat_is_renamed_in_the_list(kept: Bench, store: ChatStore) -> None:
+    past = past_of(kept)
+    kept.qtbot.keyClick(past.view, Qt.Key.Key_F2)
+    (editor,) = [each for each in past.view.findChildren(QLineEdit) if each.isVisible()]
+    assert editor.text() == "Paris"
+    editor.selectAll()
+    kept.qtbot.keyClicks(editor, "  The   city ")
+    kept.qtbot.keyClick(editor, Qt.Key.Key_Return)
+    kept.qtbot.waitUntil(lambda: titles(kept)[0] == "The city")
+    assert chat_of(kept).title == "The city"
+    assert store.conversations()[0].title == "The city"
+
+
+def test_a_title_of_nothing_is_not_taken(kept: Bench, store: ChatStore) -> None:
+    past = past_of(kept)
+    press(kept, past.rename_button)
+    (editor,) = [each for each in past.view.findChildren(QLineEdit) if each.isVisible()]
+    editor.setText("  ")
+    kept.qtbot.keyClick(editor, Qt.Key.Key_Return)
+    assert store.conversations()[0].title == "Paris"
+
+
+@pytest.mark.parametrize("by", ["mouse", "keys"])
+def test_a_deleted_chat_can_be_brought_back(kept: Bench, store: ChatStore, by: str) -> None:
+    past = past_of(kept)
+    if by == "mouse":
+        press(kept, past.delete_button)
+    else:
+        kept.qtbot.keyClick(past.view, Qt.Key.Key_Delete)
+    kept.qtbot.waitUntil(lambda: titles(kept) == ["Rome", "Whales"])
+    assert chat_of(kept).answers == []
+    assert "Paris" in past.deleted_words
+    if by == "mouse":
+        press(kept, past.undo_button)
+    else:
+        kept.qtbot.keyClick(past.view, Qt.Key.Key_Z, CONTROL)
+    kept.qtbot.waitUntil(lambda: titles(kept) == ["Paris", "Rome", "Whales"])
+    shown(kept, "Where is it?", "In France.")
+    assert past.deleted_words == ""
+
+
+def test_several_deleted_chats_come_back_one_after_the_other(kept: Bench) -> None:
+    past = past_of(kept)
+    for left in (2, 1, 0):
+        kept.qtbot.keyClick(past.view, Qt.Key.Key_Delete)
+        kept.qtbot.waitUntil(lambda left=left: len(titles(kept)) == left)  # type: ignore[misc]
+    action = kept.desk.menus.actions["bring_back"]
+    for back in (1, 2, 3):
+        action.trigger()
+        kept.qtbot.waitUntil(lambda back=back: len(titles(kept)) == back)  # type: ignore[misc]
+    assert titles(kept) == ["Paris", "Rome", "Whales"]
+    assert not action.isEnabled()
+
+
+def test_the_chat_that_is_being_answered_stays(kept: Bench) -> None:
+    kept.session.ask("And now?")
+    past = past_of(kept)
+    kept.qtbot.keyClick(past.view, Qt.Key.Key_Delete)
+    assert "answering" in kept.desk.notice
+    assert len(titles(kept)) == 3
+    kept.session.conversations.open(1)
+    assert kept.session.turns[-2].content == "And now?"
+
+
+def test_the_menu_of_a_chat_holds_every_action(kept: Bench) -> None:
+    words = [action.text().partition("\t")[0] for action in past_of(kept).menu().actions() if action.text()]
+    assert words == ["Open", "Rename", "Copy as Markdown", "Save as Markdown or JSON…", "Delete"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "name"),
+    [
+        ("talk", "Markdown (*.md)", "talk.md"),
+        ("talk", "JSON, with all that repeats it (*.json)", "talk.json"),
+        ("talk.json", "Markdown (*.md)", "talk.json"),
+        ("v1.5 talk", "Markdown (*.md)", "v1.5 talk.md"),
+    ],
+)
+def test_a_chat_is_saved_as_it_is_called(
+    kept: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, kind: str, name: str
+) -> None:
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / typed), kind))
+    press(kept, past_of(kept).save_button)
+    kept.qtbot.waitUntil(lambda: name in kept.desk.notice)
+    text = (tmp_path / name).read_text("utf-8")
+    if name.endswith("json"):
+        assert [turn["content"] for turn in json.loads(text)["turns"]] == ["Where is it?", "In France."]
+    else:
+        assert text.startswith("# Paris\n")
+
+
+def test_a_chat_that_cant_be_saved_says_why(kept: Bench, tmp_path: Path) -> None:
+    kept.session.conversations.save(3, tmp_path / "none" / "chat.md")
+    kept.qtbot.waitUntil(lambda: "could not be written" in kept.desk.notice)
+
+
+def test_the_chat_on_the_screen_is_copied_as_markdown(kept: Bench) -> None:
+    kept.desk.menus.actions["copy_chat"].trigger()
+    kept.qtbot.waitUntil(lambda: "clipboard" in kept.desk.notice)
+    assert QGuiApplication.clipboard().text() == "# Paris\n\n## You\n\nWhere is it?\n\n## Answer\n\nIn France.\n"
+
+
+def test_many_chats_are_read_in_pages(make_bench: MakeBench, tmp_path: Path) -> None:
+    """H07."""
+    with ChatStore(tmp_path / "many.sqlite3") as store:
+        for number in range(130):
+            store.new_conversation(str(number))
+        bench = make_bench(store=store)
+        bench.open()
+        bench.desk.work.show_side("chat")
+        past = past_of(bench)
+        assert len(titles(bench)) == 60
+        past.view.scrollToBottom()
+        bench.qtbot.waitUntil(lambda: len(titles(bench)) == 120)
+        past.view.scrollToBottom()
+        bench.qtbot.waitUntil(lambda: len(titles(bench)) == 130)
+        assert titles(bench) == [str(number) for number in reversed(range(130))]
+
+
+# -- other answers and other questions -------------------------------------------------------------------------------
+
+
+def test_another_answer_is_kept_beside_the_first(kept: Bench, store: ChatStore) -> None:
+    chat = chat_of(kept)
+    press(kept, chat.talk.again_button)
+    request = kept.engine.sent[-1]
+    assert isinstance(request, TextRequest)
+    assert [message.content for message in request.messages] == ["Where is it?"]
+    answer(kept, "On the ", "Seine.")
+    shown(kept, "Where is it?", "On the Seine.")
+    view = chat.talk.views[-1]
+    before, after = view.findChildren(QPushButton)
+    assert not after.isEnabled()
+    press(kept, before)
+    shown(kept, "Where is it?", "In France.")
+    before, after = chat.talk.views[-1].findChildren(QPushButton)
+    assert not before.isEnabled()
+    press(kept, after)
+    shown(kept, "Where is it?", "On the Seine.")
+    assert len(store.all_turns(3)) == 3
+
+
+def test_a_question_is_asked_in_other_words_by_keys_alone(kept: Bench, store: ChatStore) -> None:
+    chat = chat_of(kept)
+    chat.entry.setFocus()
+    kept.qtbot.keyClick(chat.entry, Qt.Key.Key_Up)
+    assert chat.is_editing
+    assert chat.entry.toPlainText() == "Where is it?"
+    kept.qtbot.keyClicks(chat.entry, "How large is it?")
+    kept.qtbot.keyClick(chat.entry, Qt.Key.Key_Return)
+    assert not chat.is_editing
+    answer(kept, "Large.")
+    shown(kept, "How large is it?", "Large.")
+    assert [turn.content for turn in store.all_turns(3)] == [
+        "Where is it?", "In France.", "How large is it?", "Large.",
+    ]  # fmt: skip
+    press(kept, chat.talk.views[0].findChildren(QPushButton)[0])
+    shown(kept, "Where is it?", "In France.")
+
+
+def test_leaving_an_edit_changes_nothing(kept: Bench) -> None:
+    chat = chat_of(kept)
+    press(kept, chat.talk.edit_button)
+    assert chat.is_editing
+    kept.qtbot.keyClick(chat.entry, Qt.Key.Key_Escape)
+    assert not chat.is_editing
+    assert chat.entry.toPlainText() == ""
+    assert chat.answers == ["Where is it?", "In France."]
+
+
+@pytest.mark.parametrize("end", ["failed", "died"])
+def test_without_another_answer_the_first_comes_back(kept: Bench, store: ChatStore, end: str) -> None:
+    kept.session.answer_again()
+    assert chat_of(kept).answers == ["Where is it?", ""]
+    ending = Failed(Failure("No", "It failed.", "", "X"), "TextRequest") if end == "failed" else EngineStopped(False)
+    kept.engine.tell(ending)
+    shown(kept, "Where is it?", "In France.")
+    assert [turn.content for turn in store.turns(3)] == ["Where is it?", "In France."]
+
+
+def test_a_part_of_another_answer_is_kept_too(kept: Bench) -> None:
+    kept.session.answer_again()
+    kept.engine.tell(PromptCounted(20, 4096, 4076), TextProduced("On the", (1,)), EngineStopped(False, "killed"))
+    shown(kept, "Where is it?", "On the")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"), [({"temperature": 0.0}, "temperature is 0"), ({"seed": 7}, "seed is fixed at 7")]
+)
+def test_that_the_same_answer_will_come_is_said(kept: Bench, chosen: dict[str, float], said: str) -> None:
+    kept.session.change_settings(**chosen)
+    kept.session.answer_again()
+    assert said in kept.desk.notice
+
+
+def test_nothing_is_answered_again_without_a_model(make_bench: MakeBench, store: ChatStore) -> None:
+    bench = make_bench(store=store)
+    bench.session.chats.reopen()
+    bench.session.reopen(bench.session.chats)
+    bench.open()
+    assert not chat_of(bench).talk.again_button.isEnabled()
+    assert not bench.desk.menus.actions["answer_again"].isEnabled()
+    assert bench.desk.menus.actions["save_chat"].isEnabled()
+
+
+def test_the_last_answer_is_copied(kept: Bench) -> None:
+    press(kept, chat_of(kept).talk.copy_button)
+    assert QGuiApplication.clipboard().text() == "In France."
+    QGuiApplication.clipboard().clear()
+    kept.desk.menus.actions["copy_answer"].trigger()
+    assert QGuiApplication.clipboard().text() == "In France."
+
+
+def test_keys_lead_from_turn_to_turn_and_each_has_a_menu(kept: Bench) -> None:
+    chat = chat_of(kept)
+    chat.entry.setFocus()
+    kept.qtbot.keyClick(chat.entry, Qt.Key.Key_Up, CONTROL)
+    assert chat.talk.views[1].focused
+    kept.qtbot.keyClick(chat.talk.views[1]._prose, Qt.Key.Key_Up, CONTROL)
+    assert chat.talk.views[0].focused
+    kept.qtbot.keyClick(chat.talk.views[0]._prose, Qt.Key.Key_C, CONTROL)
+    assert QGuiApplication.clipboard().text() == "Where is it?"
+    menu: QMenu = chat.talk.menu_of(chat.talk.views[0])
+    assert [action.text() for action in menu.actions() if action.text()] == [
+        "Copy the question", "Copy the chat as Markdown", "Answer again", "Edit the question",
+    ]  # fmt: skip
+
+
+# -- long chats ------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_long_chat_the_newest_turns_are_shown_and_earlier_ones_on_request(
+    make_bench: MakeBench, tmp_path: Path
+) -> None:
+    """H04: 500 turns."""
+    with ChatStore(tmp_path / "long.sqlite3") as store:
+        chat = store.new_conversation("long")
+        for number in range(250):
+            store.append_turn(chat.id, "user", f"q{number}")
+            store.append_turn(chat.id, "assistant", f"a{number}")
+        bench = make_bench(store=store)
+        bench.session.chats.reopen()
+        bench.session.reopen(bench.session.chats)
+        bench.open()
+        bench.desk.work.show_side("chat")
+        talk = chat_of(bench).talk
+        bench.qtbot.waitUntil(lambda: len(talk.views) == 24)
+        assert talk.texts[0] == "q238"
+        assert talk.texts[-1] == "a249"
+        bar = talk.verticalScrollBar()
+        bench.qtbot.waitUntil(lambda: bar.maximum() > 0 and bar.value() == bar.maximum())
+        bar.triggerAction(bar.SliderAction.SliderToMinimum)
+        from_end = bar.maximum() - bar.value()
+        bench.qtbot.mouseClick(talk.earlier_button, LEFT)
+        bench.qtbot.waitUntil(lambda: len(talk.views) == 48 and bar.maximum() > from_end + 100)
+        bench.qtbot.waitUntil(lambda: bar.maximum() - bar.value() == from_end)
+        assert talk.texts[0] == "q226"
+        assert talk.to_end_button.isVisible()
+        bench.qtbot.mouseClick(talk.to_end_button, LEFT)
+        assert bar.value() == bar.maximum()
+        assert not talk.to_end_button.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        (QDateTime(QDate(2026, 3, 2), QTime(14, 2)), "14:02"),
+        (QDateTime(QDate(2026, 3, 1), QTime(9, 5)), "Yesterday 09:05"),
+        (QDateTime(QDate(2026, 1, 12), QTime(9, 5)), "12 Jan"),
+        (QDateTime(QDate(2025, 11, 12), QTime(9, 5)), "12 Nov 2025"),
+    ],
+)
+def test_when_a_chat_was(then: QDateTime, words: str) -> None:
+    now = QDateTime(QDate(2026, 3, 2), QTime(18, 0))
+    assert when(then.toSecsSinceEpoch(), now) == words
