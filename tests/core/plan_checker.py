@@ -120,7 +120,8 @@ def sums_of(plan: Plan, layer: Layer) -> Sums:
         quantized = False
         expands = memory.expands(plan.model.quantization, plan.machine.devices)
         for tensor in layer.tensors:
-            size = memory.loaded_tensor_size(tensor, layer, plan.dtype, plan.wishes.quantization, expands)
+            kind = plan.model.shape.model_type if plan.model.shape else ""
+            size = memory.loaded_tensor_size(tensor, layer, plan.dtype, plan.wishes.quantization, expands, kind)
             elements = prod(tensor.shape)
             if experts and (".experts." in tensor.name or (len(tensor.shape) == 3 and tensor.shape[0] == experts)):
                 counted[2] += size

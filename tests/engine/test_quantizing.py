@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from layerlight.core.device import Budget
 from layerlight.core.errors import BadRequest
-from layerlight.core.messages import ModelChecked, ModelLoaded
+from layerlight.core.inspection import inspect_folder
+from layerlight.core.load_request import load_request
+from layerlight.core.messages import LoadRequest, ModelChecked, ModelLoaded
+from layerlight.core.placing import make_plan
+from layerlight.core.plan import Wishes
 from layerlight.engine.engine import TorchEngine
 from layerlight.engine.quantizing import require_quantization
 from tests.engine.events import Events, ask
-from tests.engine.tiny_models import byte_tokenizer, request_for, write_model
+from tests.engine.tiny_models import byte_tokenizer, machine, request_for, write_model
 
 Folder = Callable[[str], Path]
 
@@ -58,6 +63,11 @@ def test_bytes_with_their_scales_are_as_planned(
     assert not [record for record in caplog.records if "MatMul8bitLt" in record.getMessage()]
 
 
+def stored_request(folder: Path) -> LoadRequest:
+    """The plan's own request, in the dtype that the weights were saved with."""
+    return load_request(make_plan(inspect_folder(folder), machine(), Budget(context=64), Wishes(attention="eager")))
+
+
 def test_fused_experts_stay_as_they_are_and_are_named(engine: TorchEngine, model_folder: Folder) -> None:
     """bitsandbytes says nothing about them; a person who hoped for a quarter of the size must hear it."""
     events = Events()
@@ -71,11 +81,11 @@ def test_fused_experts_stay_as_they_are_and_are_named(engine: TorchEngine, model
     assert len(ask(engine).tokens) == 8
 
 
-@pytest.mark.parametrize("quantization", ["nf4", "int8"])
+@pytest.mark.parametrize("quantization", ["nf4", "nf4-double", "int8"])
 def test_weights_saved_quantized_load_as_they_are(
     quantization: str, engine: TorchEngine, wide_folder: Path, tmp_path: Path
 ) -> None:
-    """The format is the file's own; a layer on disk is refused for it as well."""
+    """The format is the file's own, its bytes are as planned; a layer on disk is refused for it as well."""
     engine.load(request_for(wide_folder, dtype="bfloat16", quantization=quantization), Events().job())
     assert engine.loaded is not None
     folder = tmp_path / "quantized"
@@ -83,12 +93,19 @@ def test_weights_saved_quantized_load_as_they_are(
     byte_tokenizer().save_pretrained(folder)
     expected = ask(engine).tokens
     events = Events()
-    engine.load(request_for(folder, dtype="bfloat16"), events.job())
+    request = stored_request(folder)
+    engine.load(request, events.job())
+    assert {each.layer: each.size for each in events.last(ModelLoaded).placed} == {
+        each.layer: each.size for each in request.placements
+    }
     layers = [each for each in events.last(ModelLoaded).placed if each.layer.startswith("model.layers.")]
-    assert {each.dtype for each in layers} == {quantization}
+    assert {each.dtype for each in layers} == {quantization.removesuffix("-double")}
     assert ask(engine).tokens == expected
+    on_disk = tuple(
+        replace(each, rests_on="disk") if index == 2 else each for index, each in enumerate(request.placements)
+    )
     with pytest.raises(BadRequest, match="all layers in RAM"):
-        engine.load(request_for(folder, lambda index, count: "disk" if index == 2 else "cpu"), Events().job())
+        engine.load(replace(request, placements=on_disk), Events().job())
 
 
 @pytest.mark.parametrize("quantization", ["nf4", "int8"])

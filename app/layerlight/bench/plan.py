@@ -249,8 +249,8 @@ def anonymous_rise(folder: Path, dtype: str, quantization: str | None) -> tuple[
         before = process_memory().anonymous
         wishes = Wishes(dtype=dtype, quantization=quantization)
         plan = plan_on(folder, machine, CPU, wishes)
-        engine.load(load_request(plan), _silent())
         with _sampled_anonymous() as most:
+            engine.load(load_request(plan), _silent())
             engine.generate(whole_context(plan.budget.context), _silent())
         rise = None if before is None or not most else max(most) - before
         return plan.prediction.use(CPU).used, rise
@@ -258,14 +258,14 @@ def anonymous_rise(folder: Path, dtype: str, quantization: str | None) -> tuple[
 
 @contextmanager
 def _sampled_anonymous() -> Iterator[list[int]]:
-    """Looks at this process's anonymous memory a hundred times a second."""
+    """Looks at this process's anonymous memory a thousand times a second: some peaks last a few milliseconds."""
     from layerlight.engine.device_memory import process_memory
 
     seen: list[int] = []
     ended = threading.Event()
 
     def look() -> None:
-        while not ended.wait(0.01):
+        while not ended.wait(0.001):
             seen.append(process_memory().anonymous or 0)
 
     looking = threading.Thread(target=look, name="anonymous memory", daemon=True)

@@ -28,6 +28,7 @@ from layerlight.core.planning.rooms import Room, reserve, rooms_of
 from layerlight.core.planning.shortfall import nearest_fit
 from layerlight.core.planning.units import Unit, units_of
 from layerlight.core.sizing.attention import attention_for
+from layerlight.core.sizing.stored_format import stored_format
 from layerlight.core.sizing.told_bytes import told_weights, told_work
 from layerlight.core.sizing.work import Work
 from layerlight.core.sizing.working_memory import work_of
@@ -150,13 +151,18 @@ def _check_wishes(model: Model, machine: Machine, budget: Budget, wishes: Wishes
         )
 
 
-def _check_quantized(places: Sequence[str], wishes: Wishes) -> None:
+def _check_quantized(places: Sequence[str], quantization: str | None) -> None:
     kinds = {place if place in (CPU, DISK) else "accelerator" for place in places}
-    if wishes.quantization and (DISK in kinds or len(kinds) > 1):
+    if quantization and (DISK in kinds or len(kinds) > 1):
         raise DoesNotFit(
             "bitsandbytes can't leave quantised layers on disk, nor part them between an accelerator and RAM.",
             hint="Put every layer on accelerators or every layer in RAM, or load without quantisation.",
         )
+
+
+def _rate_of(quantization: str | None) -> str | None:
+    """The name that its rates go by: quantised scales cost next to no time."""
+    return quantization and quantization.removesuffix("-double")
 
 
 def loading_dtype(model: Model) -> str:
@@ -168,7 +174,10 @@ def loading_dtype(model: Model) -> str:
 
 def _dtype(model: Model, rooms: tuple[Room, ...], wishes: Wishes) -> tuple[str, tuple[str, ...]]:
     """The dtype to load in: the wish, else the file's own, else the nearest that the first device really runs."""
-    asked = wishes.dtype or loading_dtype(model)
+    own = loading_dtype(model)
+    if stored_format(model) is not None and wishes.dtype not in (None, own):
+        return own, (f"Its weights were quantised in {own} and can't be loaded in {wishes.dtype}: {own} is used.",)
+    asked = wishes.dtype or own
     device = rooms[0].device
     if not device.dtypes or asked in device.dtypes:
         return asked, ()
@@ -196,6 +205,7 @@ class _Task:
     ) -> None:
         self.model, self.shape, self.machine, self.budget, self.wishes = model, shape, machine, budget, wishes
         self.rooms, self.dtype = rooms, dtype
+        self.quantization = wishes.quantization or stored_format(model)
         self.workload = wishes.workload.within(budget.context)
         batch = self.workload.batch
         units = units_of(
@@ -214,19 +224,26 @@ class _Task:
         self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK, cached=cached)
         self.pins = pinned_units(self.units, wishes.pins, (room.device.id for room in rooms))
         self.steps = _steps(model, self.units)
-        self.bundles = bundles_of(self.units, shape, wishes.quantization, self.pins)
+        self.bundles = bundles_of(self.units, shape, _rate_of(self.quantization), self.pins)
         self.parts = tuple(part for bundle in self.bundles for part in bundle.parts)
         self.has_experts = any(len(bundle.parts) > 1 for bundle in self.bundles)
 
     def _work(self, device: Device) -> Work:
         """What a pass needs on a device that runs layers: by the empty model where it was asked, else by formula."""
-        dtype, context, quantization = self.dtype, self.budget.context, self.wishes.quantization
+        dtype, context = self.dtype, self.budget.context
         attention = attention_for(self.shape.model_type, self.wishes.attention)
         work = work_of(
             self.shape, context, dtype, attention, PREFILL_CHUNK, self.workload.batch, device.kind, self._told_work()
         )
         largest = max((unit.largest_quantized for unit in self.units), default=0)
-        return work.beside(memory.dequantized_bytes(largest, dtype, quantization, device.is_accelerator))
+        work = work.beside(memory.dequantized_bytes(largest, dtype, self.quantization, device.is_accelerator))
+        return work.at_least(self._loading(device, largest))
+
+    def _loading(self, device: Device, largest: int) -> int:
+        """What the load needs there while no cache and no work do; in RAM, which then holds all of it, the cache gives
+        way."""
+        needed = memory.loading_bytes(largest, self.dtype, self.wishes.quantization, device.is_accelerator)
+        return needed - (sum(unit.kv for unit in self.units) if device.id == CPU else 0)
 
     @property
     def is_checked(self) -> bool:
@@ -241,15 +258,15 @@ class _Task:
     def by_hand(self) -> Choice:
         """The map that was given. Raises MapMismatch, UnknownPlace, and DoesNotFit where bitsandbytes can't."""
         places = place_by_hand(self.units, (room.device.id for room in self.rooms), dict(self.wishes.map))
-        _check_quantized(places, self.wishes)
+        _check_quantized(places, self.quantization)
         return self._best_of([Choice(places, devices) for devices in self._devices_of(places)])
 
     def choose(self) -> Choice:
         """The best choice that fits; when none does, the one that lacks the least."""
         pinned = frozenset(self.pins.values())
-        _check_quantized(tuple(pinned), self.wishes)
+        _check_quantized(tuple(pinned), self.quantization)
         alike = {room.device.id: self._worth(room, pinned) for room in self.rooms}
-        sets = tuple(device_sets(self.rooms, self.wishes.quantization is not None, pinned, alike, self.has_experts))
+        sets = tuple(device_sets(self.rooms, self.quantization is not None, pinned, alike, self.has_experts))
         if not sets:
             raise self._nowhere(pinned)
         bundle_of = {unit: number for number, bundle in enumerate(self.bundles) for unit in bundle.numbers}
@@ -353,7 +370,7 @@ class _Task:
                 self.runs_on(choice, number),
                 reasons.of(number, place),
                 weights.size,
-                (self.wishes.quantization or self.dtype) if weights.quantized else self.dtype,
+                (self.quantization or self.dtype) if weights.quantized else self.dtype,
             )
             for number, (unit, place) in enumerate(zip(self.units, choice.places, strict=True))
             for layer, weights in zip(unit.layers, unit.weights, strict=True)

@@ -58,15 +58,7 @@ IDLE_MEASURING = 2.0
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG."""
 
-Work = (
-    SurveyRequest
-    | CalibrateRequest
-    | LoadRequest
-    | TextRequest
-    | UnloadRequest
-    | StarterRequest
-    | StrategiesRequest
-)
+Work = SurveyRequest | CalibrateRequest | LoadRequest | TextRequest | UnloadRequest | StarterRequest | StrategiesRequest
 
 
 def main(argv: Sequence[str] | None = None) -> int:

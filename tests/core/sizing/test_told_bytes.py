@@ -53,7 +53,7 @@ def test_other_settings_keep_only_what_does_not_depend_on_them(asked: dict[str, 
     for part in ("weights", "kv"):
         used = [getattr(plan.prediction.use("cpu"), part) for plan in (told, formula)]
         assert (used[0] == used[1]) is (part not in same), part
-    turned_back = 6 * 128 * 64 if asked.get("quantization") else 0
+    turned_back = 10 * 128 * 64 if asked.get("quantization") else 0
     working = told.prediction.use("cpu").working
     assert (working == max(900_001, 500_000 + turned_back)) is ("working" in same)
 

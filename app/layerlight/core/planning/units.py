@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from layerlight.core import memory
 from layerlight.core.model import Layer, LayerKind, Model, Tensor, TextShape
 from layerlight.core.plan import PREFILL_CHUNK
+from layerlight.core.sizing.stored_format import is_scale, packed_elements
 from layerlight.core.sizing.told_bytes import told_cache, told_weights
 
 _KEPT_MODELS = 4
@@ -114,9 +115,12 @@ def _weighed(model: Model, dtype: str, quantization: str | None, expands: bool) 
 def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: str | None, expands: bool) -> Weights:
     size = parameters = routed = routed_parameters = quantized = 0
     modules: dict[str, int] = {}
+    model_type = shape.model_type if shape else ""
+    names = frozenset(tensor.name for tensor in layer.tensors if is_scale(tensor))
     for tensor in layer.tensors:
-        own = memory.loaded_tensor_size(tensor, layer, dtype, quantization, expands)
-        elements = tensor.elements
+        own = memory.loaded_tensor_size(tensor, layer, dtype, quantization, expands, model_type)
+        packed = packed_elements(tensor, names) if names else None
+        elements = packed or tensor.elements
         size += own
         parameters += elements
         if _is_routed(tensor, shape):
@@ -125,7 +129,7 @@ def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: st
         else:
             module = tensor.name.rpartition(".")[0]
             modules[module] = modules.get(module, 0) + own
-        if quantization is not None and memory.quantizable(tensor, layer):
+        if packed or (quantization is not None and memory.quantizable(tensor, layer, model_type)):
             quantized = max(quantized, elements)
     carried = max(_carried(modules), routed)
     return Weights(size, carried, parameters, routed, routed_parameters, quantized > 0, quantized)

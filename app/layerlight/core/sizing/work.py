@@ -23,6 +23,10 @@ class Work:
         """Bytes beside `most` that a pass needs where so many are carried at once."""
         return max(0, carried - self.carrying_room)
 
+    def at_least(self, size: int) -> Work:
+        """The same where something else needs so many bytes at another time."""
+        return self if size <= self.most else Work(size, self.in_modules)
+
     def beside(self, size: int) -> Work:
         """The same where each module also needs so many bytes while it computes."""
         return Work(max(self.most, self.in_modules + size), self.in_modules + size)
