@@ -17,7 +17,7 @@ from layerlight.core.messages import LoadRequest
 from layerlight.engine.dispatching import loader_of
 from layerlight.engine.nesting import outer_of, own_modules
 from layerlight.engine.places import offloaded, place_of_execution
-from layerlight.engine.ring.layer_ring import LayerRing
+from layerlight.engine.ring.layer_ring import BUFFERS, LayerRing
 from layerlight.engine.ring.slot import Slot
 from layerlight.engine.ring.unit_layout import StoredTensor, UnitLayout, UnitTensor, layout_of
 from layerlight.engine.streaming import Carried
@@ -43,8 +43,8 @@ class StreamedLayers:
         self.carried = {layer: Carried() for layer in weights}
         self.stored = {weight.full: weight.stored for own in self._weights for weight in own}
         """Every weight that is streamed, by its full name."""
-        self._layouts = tuple(_layout(own) for own in self._weights)
-        self.ring = LayerRing(self._layouts, buffers=2 + bool(outer_of(weights)))
+        self.layouts = tuple(_layout(own) for own in self._weights)
+        self.ring = LayerRing(self.layouts, buffers=BUFFERS + bool(outer_of(weights)))
         self._check: Callable[[], None] = _nothing
         self._held: dict[int, Slot] = {}
         self._hooks: list[RemovableHandle] = []
@@ -59,6 +59,7 @@ class StreamedLayers:
     def during(self, check: Callable[[], None]) -> Iterator[None]:
         """While a run lasts, `check` is called wherever it waits, and may raise; then all is at rest again."""
         self._check = check
+        self.ring.rewind()
         try:
             yield
         finally:
@@ -80,7 +81,7 @@ class StreamedLayers:
         self.ring.close()
 
     def _entering(self, unit: int, size: int, carried: Carried) -> Callable[..., None]:
-        layout, weights = self._layouts[unit], self._weights[unit]
+        layout, weights = self.layouts[unit], self._weights[unit]
 
         def enter(*_unused: object) -> None:
             started = time.perf_counter()

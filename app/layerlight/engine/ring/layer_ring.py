@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from layerlight.core.errors import RunFailed
 from layerlight.engine.failures import LIBRARY_FAILURES
@@ -14,7 +16,10 @@ from layerlight.engine.ring.slot import Slot, SlotState
 from layerlight.engine.ring.source_file import SourceFile
 from layerlight.engine.ring.unit_layout import Piece, UnitLayout
 
-READERS = 3
+BUFFERS = 3
+"""One that is computed with and two that are read ahead: with a single one every delay of the disk is waited for."""
+READERS = min(3, max(2, os.cpu_count() or 2))
+"""Threads that read: they keep a disk busy, and on two cores a third would only take time from what computes."""
 SMALL = 16
 """Units of less than this part of the largest have buffers of their own: a norm must not keep a layer waiting."""
 _LISTENING = 0.05
@@ -28,7 +33,7 @@ class LayerRing:
     comes after what.
     """
 
-    def __init__(self, layouts: Sequence[UnitLayout], buffers: int = 2, readers: int = READERS) -> None:
+    def __init__(self, layouts: Sequence[UnitLayout], buffers: int = BUFFERS, readers: int = READERS) -> None:
         """`buffers` for large units and as many for small ones. Begins to read at once.
 
         Raises OSError when a file can't be opened, MemoryError when there is no room for the buffers.
@@ -63,6 +68,13 @@ class LayerRing:
     def paths(self) -> tuple[str, ...]:
         """The files that are read."""
         return tuple(self._files)
+
+    @property
+    def full(self) -> bool:
+        """Whether all that can be read ahead has been."""
+        with self._came:
+            waiting = any(slot.state in (SlotState.FILLING, SlotState.LEAVING) for slot in self._slots)
+        return not waiting
 
     @property
     def size(self) -> int:
@@ -109,10 +121,10 @@ class LayerRing:
                 self._fill()
 
     def rewind(self) -> None:
-        """The next pass begins with the first unit, wherever the last one broke off."""
+        """The next pass begins with the first unit, wherever the last one broke off. What failed is read anew."""
         with self._came:
             self._taken = None
-            if self._filling and self._filling[0].unit != 0:
+            if any(slot.trouble for slot in self._filling) or (self._filling and self._filling[0].unit != 0):
                 self._restart(0)
 
     def close(self) -> None:
@@ -224,7 +236,7 @@ class LayerRing:
         for path in self._layouts[slot.unit].paths:
             if self._files[path].changed():
                 return RunFailed(
-                    f"{path} was changed while the model was in use.",
+                    f"{Path(path).name} was changed while the model was in use.",
                     hint="Load the model again once its files are whole.",
                 )
         return None

@@ -1,0 +1,1 @@
+"""Tests of the ring that reads layers ahead."""
