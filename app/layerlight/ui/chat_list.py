@@ -121,7 +121,7 @@ class ChatRow(QStyledItemDelegate):
 
     def paint(self, p: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         widget, rect, state = _of(option)
-        t, box = theme_of(widget), QRectF(rect).adjusted(1, 1, -1, -1)
+        t, box = theme_of(widget.window()), QRectF(rect).adjusted(1, 1, -1, -1)
         p.save()
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(state & QStyle.StateFlag.State_Selected)

@@ -15,6 +15,8 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QStackedWidget, QWidget
 from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
 from layerlight.core.state import Phase, State
 from layerlight.ui.chat_panel import ChatPanel
+from layerlight.ui.command_palette import CommandPalette
+from layerlight.ui.commands import Command, commands_of
 from layerlight.ui.controls import column, row, rule
 from layerlight.ui.export_menu import ExportMenu
 from layerlight.ui.happenings import SettingsChanged
@@ -83,6 +85,8 @@ class Desk(QWidget):
         self.shapes.picked.connect(session.open_public)
         self._unseen: UnseenDialog | None = None
         self._work: WorkPanel | None = None
+        self._layer_menu: QMenu | None = None
+        self._command_palette: CommandPalette | None = None
         self.welcome, self._lanes = parts.welcome, parts.lanes
         self.welcome.opened.connect(self._open)
         self.welcome.starter_wanted.connect(session.fetch_starter)
@@ -111,6 +115,7 @@ class Desk(QWidget):
         self._menus = Menus(self, self._commands(), self._choose_theme, within)
         self._menus.choose_theme(session.settings.theme)
         self.title = TitleBar(session, self._menus.bar, self.machines)
+        self.title.search.clicked.connect(self._toggle_commands)
         self._outer.insertWidget(0, self.title)
         session.changed.connect(self._changed)
         self._update()
@@ -119,6 +124,13 @@ class Desk(QWidget):
     def work(self) -> WorkPanel:
         """The working view; made when it is first needed, so that the window is up at once."""
         return self._work or self._stand_up(WorkPanel(self._session, self._log))
+
+    @property
+    def command_palette(self) -> CommandPalette:
+        if self._command_palette is None:
+            self._command_palette = CommandPalette(self._collect_commands, self)
+            self.shelf.filled.connect(self._command_palette.refill)
+        return self._command_palette
 
     def furnish(self, window: Window) -> None:
         """Stands in a window: takes its drops and its end."""
@@ -131,7 +143,7 @@ class Desk(QWidget):
     def make_work(self) -> Generator[None, None, None]:
         """Makes the working view before it is needed, in steps."""
         parts: list[QWidget] = []
-        past = PastChats(self._session)
+        past, _ = PastChats(self._session), self.command_palette
         yield
         for make in (
             *(partial(kind, self._session) for kind in PARTS if kind is not ChatPanel),
@@ -209,8 +221,30 @@ class Desk(QWidget):
             "show_plan": self._show_plan,
             "show_chat": self._show_chat,
             "log": self._show_log,
+            "commands": self._toggle_commands,
             "about": self._about,
         }
+
+    def _toggle_commands(self) -> None:
+        self.command_palette.toggle()
+
+    def _collect_commands(self) -> tuple[Command, ...]:
+        """All of the menus; before them what can be done with the chosen layers."""
+        menus = list(self._menus.menus)
+        if self._layer_menu is not None:
+            self._layer_menu.deleteLater()
+        self._layer_menu = self._make_layer_menu()
+        if self._layer_menu is not None:
+            menus.insert(0, ("Chosen layers", self._layer_menu))
+        return commands_of(menus)
+
+    def _make_layer_menu(self) -> QMenu | None:
+        session = self._session
+        if not self.working or session.busy or session.state.plan is None:
+            return None
+        if self.work.view == "map":
+            return self.work.map.move_menu() if self.work.map.chosen else None
+        return self.work.table.menu() if self.work.table.chosen else None
 
     @Slot(str)
     def _open(self, folder: str) -> None:
@@ -349,6 +383,8 @@ class Desk(QWidget):
         actions["copy_answer"].setEnabled(any(turn.role == "assistant" for turn in session.turns))
         if settings:
             self._menus.show_recent(session.settings.recent_folders, session.open_folder)
+            if self._command_palette is not None:
+                self._command_palette.refill()
 
     @Slot()
     def _turn_to_work(self) -> None:

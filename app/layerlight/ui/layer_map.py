@@ -44,6 +44,13 @@ LEGEND_HEIGHT = 32
 TIMES_EVERY = 1.0
 """Seconds between two updates of the times written in the blocks: faster than this nobody reads."""
 
+STAYS = (
+    Qt.FocusReason.PopupFocusReason,
+    Qt.FocusReason.MenuBarFocusReason,
+    Qt.FocusReason.ActiveWindowFocusReason,
+)
+"""Reasons for which the focus goes and will be back."""
+
 
 class LayerMap(QWidget):
     """Lanes and blocks come from a kept picture; blocks that changed are repainted in it, what moves goes on top."""
@@ -406,8 +413,10 @@ class LayerMap(QWidget):
         if by_key and self._focus is None and first is not None and first.unit is not None:
             self.focus_block(first.unit.key, first.lane)
 
-    def focusOutEvent(self, _event: QFocusEvent) -> None:
-        self._clear_focus()
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """What is chosen stays chosen for a menu, and for whoever comes back from another window."""
+        if event.reason() not in STAYS:
+            self._clear_focus()
 
     def _clear_focus(self) -> None:
         self._focus = None

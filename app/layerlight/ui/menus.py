@@ -9,6 +9,8 @@ from pathlib import Path
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
+from layerlight.ui.commands import ALSO
+
 SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
     "open": QKeySequence.StandardKey.Open,
     "starter": "Ctrl+G",
@@ -30,6 +32,7 @@ SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
     "show_plan": "Ctrl+1",
     "show_chat": "Ctrl+2",
     "log": "Ctrl+Shift+L",
+    "commands": "Ctrl+K",
     "undo": QKeySequence.StandardKey.Undo,
     "redo": QKeySequence.StandardKey.Redo,
 }
@@ -59,6 +62,7 @@ WORDS = {
     "show_plan": "Plan",
     "show_chat": "Chat",
     "log": "Log",
+    "commands": "Search commands",
     "about": "About Layerlight",
 }
 MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -73,8 +77,29 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "show_map", "show_table", "-",
         "show_plan", "show_chat", "log", "-", "theme",
     )),
-    ("&Help", ("about",)),
+    ("&Help", ("commands", "-", "about")),
 )  # fmt: skip
+OTHER_WORDS = {
+    "recent": "open recent history",
+    "unseen": "hub hugging face name",
+    "models": "well-known shape",
+    "machines": "plan for what if simulate gpu mac card",
+    "theme": "dark mode light mode appearance colours",
+    "export": "save device_map python json copy",
+    "load": "start run",
+    "unload": "free memory eject",
+    "stop": "cancel abort",
+    "survey": "refresh devices",
+    "calibrate": "benchmark speed calibrate",
+    "new_chat": "conversation",
+    "past_chats": "history conversations search find",
+    "answer_again": "regenerate retry another",
+    "edit_question": "change prompt rewrite",
+    "bring_back": "undo delete restore chat",
+    "save_chat": "export markdown json",
+    "about": "version licence",
+}
+"""What else people call them: the command palette finds these too."""
 THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}
 
 
@@ -94,18 +119,23 @@ class Menus:
         self.recent = QMenu("Open before", self.bar)
         self.recent.setTitle("Opened before")
         self._themes = QActionGroup(self.bar)
+        self.menus: list[tuple[str, QMenu]] = []
+        """(title, menu), as they stand in the bar."""
         for title, keys in MENUS:
             menu = self.bar.addMenu(title)
+            self.menus.append((title.replace("&", ""), menu))
             for key in keys:
                 match key:
                     case "-":
                         menu.addSeparator()
                     case "recent":
-                        menu.addMenu(self.recent)
+                        _also(menu.addMenu(self.recent), key)
                     case "theme":
-                        self._add_themes(menu.addMenu("Theme"), theme)
+                        inner = menu.addMenu("Theme")
+                        _also(inner.menuAction(), key)
+                        self._add_themes(inner, theme)
                     case _ if within and key in within:
-                        menu.addMenu(within[key])
+                        _also(menu.addMenu(within[key]), key)
                     case _ if key in do:
                         menu.addAction(self._action(key, do[key], parent))
 
@@ -134,6 +164,7 @@ class Menus:
         if key == "quit":
             action.setMenuRole(QAction.MenuRole.QuitRole)
         action.triggered.connect(partial(_run, do))
+        _also(action, key)
         self.actions[key] = action
         return action
 
@@ -144,6 +175,10 @@ class Menus:
             action.setData(key)
             action.triggered.connect(partial(_call, theme, key))
             self._themes.addAction(action)
+
+
+def _also(action: QAction, key: str) -> None:
+    action.setProperty(ALSO, OTHER_WORDS.get(key, ""))
 
 
 def _call(do: Callable[[str], None], value: str, _checked: bool = False) -> None:

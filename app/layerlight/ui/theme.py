@@ -99,6 +99,8 @@ def sheet(t: Theme) -> str:
     QFrame#panel {{ background: {t.panel}; border: none; }}
     QFrame#card {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 10px; }}
     QFrame#bubble {{ background: {t.window}; border: 1px solid {t.line}; border-radius: 10px; }}
+    QFrame#overlay {{ background: {t.raised}; border: 1px solid {t.edge}; border-radius: 10px; }}
+    QFrame#overlay QListView {{ background: transparent; border: none; }}
     QFrame#drop {{ background: {t.raised}; border: 2px dashed {t.ink}; border-radius: 10px; }}
     QFrame#rule {{ background: {t.line}; border: none; }}
     QLabel {{ background: transparent; color: {t.ink}; }}
