@@ -1,4 +1,4 @@
-"""`layerlight bench runtime`: layers on disk, ours beside accelerate's hooks and beside what the disk itself can do."""
+"""`layerlight bench runtime`: layers on disk beside accelerate's and the disk alone, mapped ones beside RAM."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ QUESTION = "A river"
 CONTEXT = 128
 READ = 0.99
 """The part of the bytes due that must really come from the disk."""
+OF_RAM = 0.97
+"""The part of the speed of weights in anonymous memory that views of a file in the system's cache must reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One after the other in one process: seconds a token, and of the disk alone for the same bytes."""
+    """One after the other in one process: seconds a token, and of the disk alone for the same bytes, before and
+    after ours."""
 
     ours: float
     accelerate: float
@@ -95,11 +98,13 @@ def main(argv: Sequence[str]) -> int:
     for case in CASES:
         console.print(f"{case.name}", style="dim", highlight=False)
         found[case] = measure(case, folder, asked.pairs, asked.tokens, console)
-    return judge(console, found)
+    console.print("all layers mapped from their files, warm", style="dim")
+    return judge(console, found, measure_mapped(folder, asked.pairs, 4 * asked.tokens, console))
 
 
-def judge(console: Console, found: dict[Case, list[Pair]]) -> int:
-    """Shows every case; each is held to the bounds of the state that the machine was in."""
+def judge(console: Console, found: dict[Case, list[Pair]], of_ram: Sequence[float] = ()) -> int:
+    """Shows every case; each is held to the bounds of the state that the machine was in. `of_ram`: mapped layers'
+    speed as a part of the speed in RAM, pair by pair."""
     table = Table("case", "state", "ours", "accelerate", "disk alone", "× accelerate", "of the disk", "read")
     missed = []
     for case, pairs in found.items():
@@ -116,6 +121,9 @@ def judge(console: Console, found: dict[Case, list[Pair]]) -> int:
         )
         missed += _missed(case, quiet, median(faster), median(of_disk), min(pair.read for pair in pairs))
     console.print(table)
+    if of_ram:
+        console.print(f"Mapped from warm files: {_spread(of_ram)} of the speed in RAM.", highlight=False)
+        missed += [f"mapped: {median(of_ram):.2f} of RAM < {OF_RAM}"] if median(of_ram) < OF_RAM else []
     if missed:
         console.print("MISSED: " + "; ".join(missed), highlight=False)
         return 1
@@ -166,13 +174,39 @@ Answer = Callable[[int], tuple[float, list[int]]]
 """Seconds a token and the tokens of an answer of so many."""
 
 
+def measure_mapped(folder: Path, pairs: int, tokens: int, console: Console) -> list[float]:
+    """Speeds of layers that are views of their files, as parts of plain transformers' with copies in RAM."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    found = []
+    with _engine() as engine:
+        engine.load(_request(inspect_folder(folder), frozenset()), Job(lambda _event: None))
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="eager").eval()
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()
+        theirs = _answering(model, folder)
+        _ours(engine, 2)  # brings the file's pages in
+        for number in range(pairs):
+            ours, answer = _ours(engine, tokens)
+            in_ram, expected = theirs(tokens)
+            if answer != expected:
+                raise RunFailed("The tokens differ from those in RAM.")
+            found.append(in_ram / ours)
+            console.print(
+                f"  {number + 1}: {1000 * ours:.0f} ms, in RAM {1000 * in_ram:.0f} ms", style="dim", highlight=False
+            )
+    return found
+
+
 def _pair(engine: TorchEngine, theirs: Answer, tokens: int, state: MachineState) -> Pair:
     streamed = _streamed(engine)
     pieces = [piece for layout in streamed.layouts for piece in layout.pieces]
-    disk = _disk_alone(pieces)
+    disk_before = _disk_alone(pieces)
     before = _bytes_read(streamed)
     ours, answer = _ours(engine, 2 * tokens)
     read = (_bytes_read(streamed) - before) / (2 * tokens * sum(piece.length for piece in pieces))
+    disk = (disk_before + _disk_alone(pieces)) / 2
     accelerate, expected = theirs(tokens)
     if answer[:tokens] != expected:
         raise RunFailed("The tokens differ from accelerate's.")
@@ -222,7 +256,7 @@ def _accelerate(folder: Path, engine: TorchEngine, scratch: Path) -> Answer:
     """Answers as plain transformers does with these layers on disk, whose pages are let go after each of their
     passes."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     streamed = _streamed(engine)
     loaded = engine.loaded
@@ -232,6 +266,14 @@ def _accelerate(folder: Path, engine: TorchEngine, scratch: Path) -> Answer:
     ).eval()
     for layer, layout in zip(streamed.carried, streamed.layouts, strict=True):
         model.get_submodule(layer).register_forward_hook(_forgetting(layout.pieces))
+    return _answering(model, folder)
+
+
+def _answering(model: Any, folder: Path) -> Answer:
+    """Greedy answers of plain transformers."""
+    import torch
+    from transformers import AutoTokenizer
+
     ids = AutoTokenizer.from_pretrained(folder)(QUESTION, return_tensors="pt")["input_ids"]
 
     def answer(tokens: int) -> tuple[float, list[int]]:

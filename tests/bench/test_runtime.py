@@ -1,0 +1,67 @@
+"""`bench runtime` says which state it found, and misses a bound aloud."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from layerlight.bench.machine_state import MachineState
+from layerlight.bench.runtime import CASES, Case, Pair, judge
+
+GOOD = Pair(ours=0.5, accelerate=2.0, disk=0.48, read=1.0, others=0.1, quiet=True)
+
+
+def _said(found: dict[Case, list[Pair]], of_ram: tuple[float, ...] = (1.0,)) -> tuple[int, str]:
+    written = io.StringIO()
+    code = judge(Console(file=written, width=300), found, of_ram)
+    return code, written.getvalue()
+
+
+def test_all_bounds_hold() -> None:
+    code, said = _said({case: [GOOD] * 5 for case in CASES})
+    assert code == 0
+    assert "4.00 (4.00–4.00)" in said
+    assert "quiet" in said
+    assert "All bounds hold." in said
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"accelerate": 1.6}, "3.20 × accelerate < 3.5"),
+        ({"disk": 0.4}, "0.80 of the disk < 0.9"),
+        ({"read": 0.95}, "only 95.0% of the bytes due came from the disk"),
+        ({"accelerate": 1.4, "quiet": False}, "2.80 × accelerate < 3.0"),
+        ({"disk": 0.3, "quiet": False}, "0.60 of the disk < 0.65"),
+    ],
+)
+def test_each_bound_is_held(change: dict[str, float], words: str) -> None:
+    """On a quiet machine by its own bounds, on a shared one by those for that."""
+    code, said = _said({CASES[0]: [replace(GOOD, **change)] * 5})  # type: ignore[arg-type]
+    assert code == 1
+    assert f"MISSED: {CASES[0].name}: {words}" in said
+
+
+def test_a_shared_machine_is_held_to_less() -> None:
+    """One disturbed pair makes it one."""
+    pairs = [replace(GOOD, accelerate=1.6, disk=0.4)] * 4
+    code, said = _said({CASES[0]: [*pairs, replace(pairs[0], quiet=False)]})
+    assert code == 0
+    assert "shared" in said
+
+
+def test_mapped_layers_are_held_to_ram() -> None:
+    code, said = _said({}, (0.90, 0.96, 1.0))
+    assert code == 1
+    assert "mapped: 0.96 of RAM < 0.97" in said
+
+
+def test_a_process_of_ours_is_none_of_the_others() -> None:
+    """What this process computes itself is left out."""
+    state = MachineState()
+    sum(number * number for number in range(2_000_000))
+    assert state.others() >= 0
+    assert 0 <= state.stolen() <= 1
