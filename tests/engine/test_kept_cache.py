@@ -22,7 +22,7 @@ from tests.engine.events import Events, ask, text_request
 from tests.engine.model_kinds import KINDS
 from tests.engine.tiny_models import CONFIGS, byte_tokenizer, machine, plain_tokens, request_for, write_model
 
-FIRST = "Tell me about layers, and about the places where they may rest."
+FIRST = "Tell me about layers, and about the places where they may rest, in RAM, on a disk or on a card here."
 ROOM = {"gpt2": {"n_positions": 256}, "wide window": {"sliding_window": 200}}
 ALIAS = {"wide window": "sliding", "experts": "qwen3_moe"}
 Folder = Callable[[str], Path]
@@ -96,9 +96,9 @@ def test_a_question_asked_otherwise_keeps_what_came_before_it(kind: str, engine:
     result = ask(engine, other, 20)
     assert result.reused == len(FIRST)
     assert list(result.tokens) == plain_tokens(talker(kind), other, "float32", 20)
-    shorter = FIRST[:40]
-    assert ask(engine, shorter, 5).reused == 39
-    assert kept(engine) == 44
+    shorter = FIRST[:90]
+    assert ask(engine, shorter, 5).reused == 89
+    assert kept(engine) == 94
 
 
 @pytest.mark.parametrize("kind", ["sliding", "granite hybrid", "both at once", "convolutions", "delta"])
@@ -156,13 +156,13 @@ def test_a_stop_between_tokens_keeps_them(after: int, engine: TorchEngine, talke
     assert list(result.tokens) == plain_tokens(talker("tied"), FIRST + told.text + " Go on.", "float32", 20)
 
 
-@pytest.mark.parametrize(("running_pass", "expected"), [(1, 0), (3, 40), (6, 63)])
+@pytest.mark.parametrize(("running_pass", "expected"), [(1, 0), (2, 0), (3, 80), (6, 100)])
 def test_a_stop_inside_a_pass_keeps_only_what_every_layer_has(
     running_pass: int, expected: int, engine: TorchEngine, talker: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in the third layer's Nth pass: the first two are one pass ahead, and are cut back."""
     monkeypatch.setattr("layerlight.engine.watching.SNAPSHOT_INTERVAL", 0.0)
-    engine.load(replace(request_for(talker("tied"), context=256), prefill_chunk=20), Events().job())
+    engine.load(replace(request_for(talker("tied"), context=256), prefill_chunk=40), Events().job())
     events = Events()
 
     def stop(ran: LayerRan) -> None:
@@ -243,7 +243,7 @@ def test_the_cache_lies_within_the_plan_and_comes_back(
         assert sim.memory_allocated(0) - weights == kept(engine) * per_token
         assert kept(engine) == result.prompt_tokens + 3
     assert ask(engine, "Something else", 4).reused == 0
-    assert sim.memory_allocated(0) - weights == kept(engine) * per_token == 17 * per_token
+    assert (sim.memory_allocated(0), kept(engine)) == (weights, 0)
     engine.unload(Events().job())
     assert sim.memory_allocated(0) == 0
 

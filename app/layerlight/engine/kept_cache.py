@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-LEAST = 16
-"""Tokens that are worth keeping: fewer save nothing that could be felt."""
+LEAST = 64
+"""Tokens that are worth keeping. What a chat template begins every conversation with is shorter: in half precision,
+passes of other lengths round otherwise, and a first question's answer should not hang on what was asked before it."""
 
 Layout = tuple[tuple[str, str], ...]
 """(layer, where it runs): a layer's part of the cache lies there too."""
