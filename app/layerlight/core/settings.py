@@ -51,10 +51,13 @@ class Settings:
     window_geometry: str = ""
     """base64, as the window wrote it."""
     window_state: str = ""
+    """Widths of the side panels: see `Panes`."""
     unknown: tuple[tuple[str, str], ...] = ()
     """(key, JSON) of keys that a newer version wrote: kept for it."""
     strategy: str = "fastest"
     """What a plan is made for: see `Wishes.strategy`."""
+    notifications: bool = True
+    """Whether the end of long work is told while the window is not looked at."""
 
     def with_folder(self, folder: str) -> Settings:
         """These settings after `folder` was opened."""

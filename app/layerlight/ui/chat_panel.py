@@ -36,7 +36,7 @@ class ChatPanel(QFrame):
     def __init__(self, session: Session, past: PastChats | None = None) -> None:
         super().__init__()
         self.setObjectName("panel")
-        self.setFixedWidth(WIDTH)
+        self.setMinimumWidth(WIDTH)
         self._session = session
         self._editing = False
         self._shown: int | None = None

@@ -38,6 +38,8 @@ from layerlight.ui.work_panel import PARTS, WorkPanel, stacked
 if TYPE_CHECKING:
     from layerlight.ui.unseen_dialog import UnseenDialog
 
+WIDER = 40
+"""px by which keys make the right panel wider."""
 MEASURE_EVERY = 2000
 """ms between two looks at RAM while the engine can't look yet."""
 
@@ -68,6 +70,7 @@ class Desk(QWidget):
     """Hands what people do to the session, and shows the page that its state asks for."""
 
     close_wanted = Signal()
+    full_screen_wanted = Signal()
     named = Signal(str)
     """What the window should be called."""
 
@@ -138,6 +141,7 @@ class Desk(QWidget):
         window.dropped.connect(self._session.open_folder)
         window.closing.connect(self._close)
         self.close_wanted.connect(window.close)
+        self.full_screen_wanted.connect(window.toggle_full_screen)
         self.named.connect(window.rename)
 
     def make_work(self) -> Generator[None, None, None]:
@@ -221,6 +225,11 @@ class Desk(QWidget):
             "show_plan": self._show_plan,
             "show_chat": self._show_chat,
             "log": self._show_log,
+            "wider_side": partial(self._widen_side, WIDER),
+            "narrower_side": partial(self._widen_side, -WIDER),
+            "left_panel": self._toggle_left,
+            "full_screen": self.full_screen_wanted.emit,
+            "notifications": self._toggle_notifications,
             "commands": self._toggle_commands,
             "about": self._about,
         }
@@ -298,6 +307,15 @@ class Desk(QWidget):
         self._pages.setCurrentWidget(self.work)
         self.work.show_view(view)
         self.work.focus_layers()
+
+    def _widen_side(self, by: int) -> None:
+        self.work.panes.widen_right(by)
+
+    def _toggle_left(self) -> None:
+        self.work.panes.toggle_left()
+
+    def _toggle_notifications(self) -> None:
+        self._session.change_settings(notifications=not self._session.settings.notifications)
 
     def _show_plan(self) -> None:
         self._show_side("plan")
@@ -381,7 +399,10 @@ class Desk(QWidget):
         for key in ("copy_chat", "save_chat"):
             actions[key].setEnabled(session.conversations.current is not None)
         actions["copy_answer"].setEnabled(any(turn.role == "assistant" for turn in session.turns))
+        for key in ("wider_side", "narrower_side", "left_panel"):
+            actions[key].setEnabled(self.working)
         if settings:
+            actions["notifications"].setChecked(session.settings.notifications)
             self._menus.show_recent(session.settings.recent_folders, session.open_folder)
             if self._command_palette is not None:
                 self._command_palette.refill()

@@ -24,7 +24,7 @@ class LogPanel(QFrame):
     def __init__(self, log: Path) -> None:
         super().__init__()
         self.setObjectName("panel")
-        self.setFixedWidth(WIDTH)
+        self.setMinimumWidth(WIDTH)
         self._log = log
         self._text = QPlainTextEdit()
         self._text.setObjectName("log")

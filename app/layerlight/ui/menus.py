@@ -33,6 +33,10 @@ SHORTCUTS: dict[str, QKeySequence.StandardKey | str] = {
     "show_chat": "Ctrl+2",
     "log": "Ctrl+Shift+L",
     "commands": "Ctrl+K",
+    "wider_side": "Ctrl+Alt+Left",
+    "narrower_side": "Ctrl+Alt+Right",
+    "left_panel": "Ctrl+B",
+    "full_screen": QKeySequence.StandardKey.FullScreen,
     "undo": QKeySequence.StandardKey.Undo,
     "redo": QKeySequence.StandardKey.Redo,
 }
@@ -63,6 +67,11 @@ WORDS = {
     "show_chat": "Chat",
     "log": "Log",
     "commands": "Search commands",
+    "wider_side": "Widen the right panel",
+    "narrower_side": "Narrow the right panel",
+    "left_panel": "Show or hide the left panel",
+    "full_screen": "Full screen",
+    "notifications": "Tell me when long work ends",
     "about": "About Layerlight",
 }
 MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -75,7 +84,8 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("&View", (
         "show_map", "show_table", "-",
-        "show_plan", "show_chat", "log", "-", "theme",
+        "show_plan", "show_chat", "log", "-",
+        "left_panel", "wider_side", "narrower_side", "full_screen", "-", "theme", "notifications",
     )),
     ("&Help", ("commands", "-", "about")),
 )  # fmt: skip
@@ -84,6 +94,10 @@ OTHER_WORDS = {
     "unseen": "hub hugging face name",
     "models": "well-known shape",
     "machines": "plan for what if simulate gpu mac card",
+    "notifications": "notification message background alert",
+    "wider_side": "size width",
+    "narrower_side": "size width",
+    "left_panel": "sidebar model machine",
     "theme": "dark mode light mode appearance colours",
     "export": "save device_map python json copy",
     "load": "start run",
@@ -100,6 +114,8 @@ OTHER_WORDS = {
     "about": "version licence",
 }
 """What else people call them: the command palette finds these too."""
+CHECKED = ("notifications",)
+"""Actions that are on or off."""
 THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}
 
 
@@ -159,6 +175,7 @@ class Menus:
                 action.setShortcuts(QKeySequence.keyBindings(keys))
             else:
                 action.setShortcut(QKeySequence(keys))
+        action.setCheckable(key in CHECKED)
         if key == "about":
             action.setMenuRole(QAction.MenuRole.AboutRole)
         if key == "quit":

@@ -94,6 +94,8 @@ PARTS = (
     "layerlight.ui.time_strip",
     "layerlight.ui.banner",
     "layerlight.ui.verdict_bar",
+    "layerlight.ui.panes",
+    "layerlight.ui.attention",
     "layerlight.ui.work_panel",
     "layerlight.ui.desk",
     "layerlight.core.inspecting.weight_sizes",

@@ -33,7 +33,7 @@ class PlanPanel(QFrame):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.setObjectName("panel")
-        self.setFixedWidth(WIDTH)
+        self.setMinimumWidth(WIDTH)
         self._session = session
         self._limits: dict[str, LimitControl] = {}
         self._rooms: tuple[object, ...] = ()

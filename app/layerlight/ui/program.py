@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from layerlight.core.environment import engine_environment
 from layerlight.core.folders import Folders
 from layerlight.core.settings import read_settings
+from layerlight.ui.attention import Attention
 from layerlight.ui.desk import Desk, make_parts
 from layerlight.ui.faults import Faults
 from layerlight.ui.link import Link, engine_command
@@ -66,6 +67,7 @@ def assemble(
     yield
     yield from polish(desk)
     desk.furnish(window)
+    Attention(session, window)  # the window's, as long as it lives
     if notice:
         session.notify(notice)
     return Program(session, window, desk, link, keeper, measurements, themes, faults)

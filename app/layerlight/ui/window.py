@@ -52,6 +52,10 @@ class Window(QWidget):
         self._inside.addWidget(content)
         content.show()
 
+    @Slot()
+    def toggle_full_screen(self) -> None:
+        self.setWindowState(self.windowState() ^ Qt.WindowState.WindowFullScreen)
+
     @Slot(str)
     def rename(self, name: str) -> None:
         self.setWindowTitle(name)

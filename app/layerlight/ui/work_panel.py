@@ -27,7 +27,8 @@ from layerlight.ui.layer_list import LayerList
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
 from layerlight.ui.model_panel import ModelPanel
-from layerlight.ui.plan_panel import PlanPanel
+from layerlight.ui.panes import Panes
+from layerlight.ui.plan_panel import WIDTH, PlanPanel
 from layerlight.ui.session import Session
 from layerlight.ui.steps import at_once
 from layerlight.ui.time_strip import TimeStrip
@@ -83,8 +84,6 @@ class WorkPanel(QWidget):
         self.sides = Segments((("plan", "Plan"), ("chat", "Chat")), "Side panel")
         self.sides.chosen.connect(self.show_side)
         self._pages = _taken(made, SidePages) or at_once(stacked((self.plan, self.chat, self.log)))
-        self._pages.currentChanged.connect(self._fit_side)
-        self._fit_side()
         head = QFrame()
         head.setFixedHeight(44)
         self.views = Segments((("map", "Map"), ("table", "Table")), "How the layers are shown")
@@ -96,12 +95,14 @@ class WorkPanel(QWidget):
         middle = column(head, gap=0)
         middle.addWidget(self._layers, 1)
         middle.addWidget(self.strip)
-        body = row(self.facts, rule(vertical=True), gap=0)
-        body.addLayout(middle, 1)
-        body.addWidget(rule(vertical=True))
-        body.addWidget(self._pages)
+        centre = QWidget()
+        centre.setLayout(middle)
+        self._pages.setMinimumWidth(WIDTH)
+        self._pages.setMaximumWidth(2 * WIDTH)
+        self.panes = Panes(self.facts, centre, self._pages, session.settings.window_state)
+        self.panes.kept.connect(self._keep_widths)
         outer = column(self.verdict, rule(), gap=0)
-        outer.addLayout(body, 1)
+        outer.addWidget(self.panes, 1)
         self.setLayout(outer)
         self.verdict.fit()
         session.changed.connect(self._changed)
@@ -169,11 +170,9 @@ class WorkPanel(QWidget):
     def _close_log(self) -> None:
         self.show_side(self._before_log)
 
-    @Slot()
-    def _fit_side(self) -> None:
-        page = self._pages.currentWidget()
-        if page is not None:
-            self._pages.setFixedWidth(page.minimumWidth())
+    @Slot(str)
+    def _keep_widths(self, state: str) -> None:
+        self._session.change_settings(window_state=state)
 
     @Slot(object, object)
     def _changed(self, _state: State, event: object) -> None:

@@ -1,0 +1,115 @@
+"""The side panels are as wide as a person left them; the middle takes the rest; the window can fill the screen."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+
+from layerlight.ui.panes import NARROWEST, Panes
+from tests.ui.conftest import Bench, MakeBench
+
+LEFT, RIGHT = 280, 352
+
+
+def panes_of(bench: Bench) -> Panes:
+    bench.qtbot.waitUntil(lambda: bench.desk.working)
+    return bench.desk.work.panes
+
+
+def kept(bench: Bench) -> str:
+    return bench.session.settings.window_state
+
+
+def test_a_handle_pulled_by_the_mouse_changes_the_width_and_it_is_kept(opened: Bench) -> None:
+    panes = panes_of(opened)
+    assert (panes.sizes()[0], panes.sizes()[2]) == (LEFT, RIGHT)
+    handle = panes.handle(2)
+    at = handle.rect().center()
+    QTest.mousePress(handle, Qt.MouseButton.LeftButton, pos=at)
+    QTest.mouseMove(handle, at - QPoint(60, 0))
+    QTest.mouseRelease(handle, Qt.MouseButton.LeftButton, pos=at)
+    wide = panes.sizes()[2]
+    assert wide == pytest.approx(RIGHT + 60, abs=4)  # the handle is a few px wide
+    opened.qtbot.waitUntil(lambda: kept(opened) == f"{LEFT},{wide}")
+
+
+def test_keys_widen_and_narrow_the_right_panel_within_bounds(opened: Bench) -> None:
+    panes = panes_of(opened)
+    opened.window.activateWindow()
+    opened.qtbot.waitUntil(opened.window.isActiveWindow)
+    keys = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
+    opened.qtbot.keyClick(opened.window, Qt.Key.Key_Left, keys)
+    assert panes.sizes()[2] == RIGHT + 40
+    for _ in range(30):
+        opened.desk.menus.actions["wider_side"].trigger()
+    assert panes.sizes()[2] == 2 * RIGHT
+    for _ in range(30):
+        opened.desk.menus.actions["narrower_side"].trigger()
+    assert panes.sizes()[2] == RIGHT
+    opened.window.resize(1000, 600)
+    for _ in range(30):
+        opened.desk.menus.actions["wider_side"].trigger()
+    assert panes.sizes()[1] >= NARROWEST
+
+
+def test_the_left_panel_is_hidden_and_comes_back_as_wide_as_it_was(make_bench: MakeBench) -> None:
+    bench = make_bench(window_state="330,400")
+    bench.open()
+    panes = panes_of(bench)
+    assert (panes.sizes()[0], panes.sizes()[2]) == (330, 400)
+    bench.desk.menus.actions["left_panel"].trigger()
+    assert not bench.desk.work.facts.isVisible()
+    bench.qtbot.waitUntil(lambda: kept(bench) == "330,400,hidden")
+    bench.desk.menus.actions["left_panel"].trigger()
+    assert bench.desk.work.facts.isVisible()
+    assert panes.sizes()[0] == 330
+    bench.qtbot.waitUntil(lambda: kept(bench) == "330,400")
+
+
+def test_a_hidden_left_panel_stays_hidden_the_next_time(make_bench: MakeBench) -> None:
+    bench = make_bench(window_state="330,400,hidden")
+    bench.open()
+    panes = panes_of(bench)
+    assert not bench.desk.work.facts.isVisible()
+    assert panes.sizes()[2] == 400
+    bench.desk.menus.actions["left_panel"].trigger()
+    assert panes.sizes()[0] == 330
+
+
+@pytest.mark.parametrize(
+    "state", ["", "rubbish", "1,2", "-5,9999", "99999999,x,hidden?", ",", "٣,٤", "280", "9" * 5000 + ",1"]
+)
+def test_h08_whatever_is_kept_the_panels_can_be_seen(make_bench: MakeBench, state: str) -> None:
+    bench = make_bench(window_state=state)
+    bench.open()
+    left, middle, right = panes_of(bench).sizes()
+    assert LEFT <= left <= 2 * LEFT
+    assert RIGHT <= right <= 2 * RIGHT
+    assert middle >= NARROWEST
+
+
+def test_plan_and_chat_share_one_width(loaded: Bench) -> None:
+    """The map beside them must not be drawn anew when they change."""
+    panes = panes_of(loaded)
+    loaded.desk.menus.actions["wider_side"].trigger()
+    wide = {side: (loaded.desk.work.show_side(side), panes.sizes()[2])[1] for side in ("plan", "chat", "log")}
+    assert set(wide.values()) == {RIGHT + 40}
+
+
+def test_only_the_middle_grows_with_the_window(opened: Bench) -> None:
+    panes = panes_of(opened)
+    opened.desk.menus.actions["wider_side"].trigger()
+    before = panes.sizes()
+    opened.window.resize(opened.window.width() + 200, opened.window.height())
+    opened.qtbot.waitUntil(lambda: panes.sizes()[1] == before[1] + 200)
+    assert (panes.sizes()[0], panes.sizes()[2]) == (before[0], before[2])
+
+
+def test_the_window_fills_the_screen_and_comes_back(opened: Bench) -> None:
+    opened.window.activateWindow()
+    opened.qtbot.waitUntil(opened.window.isActiveWindow)
+    opened.qtbot.keyClick(opened.window, Qt.Key.Key_F11)
+    opened.qtbot.waitUntil(opened.window.isFullScreen)
+    opened.desk.menus.actions["full_screen"].trigger()
+    opened.qtbot.waitUntil(lambda: not opened.window.isFullScreen())
