@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from layerlight.core.device import Budget, Device, Machine
-from layerlight.core.load_request import load_request
+from layerlight.core.load_request import load_request, loads_alike
 from layerlight.core.messages import decode_request, encode
 from layerlight.core.model import Component, Layer, LayerKind, Model, ModelKind, Tensor, TextShape
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Wishes
+from tests.core.models import dense, machine
 
 MODEL = Model(
     folder="/models/tiny",
@@ -37,3 +40,13 @@ def test_the_request_carries_the_whole_plan() -> None:
     assert (request.context, request.prefill_chunk) == (32, plan.prefill_chunk)
     assert request.offload_folder == "/big/disk"
     assert decode_request(encode(request)) == request
+
+
+def test_plans_load_alike_whatever_their_exact_bytes_and_reasons() -> None:
+    """What the empty model told after the load began makes no other plan of it."""
+    plan = make_plan(dense(), machine(), Budget(context=64))
+    told = replace(plan, placements=tuple(replace(each, size=each.size + 1, reason="") for each in plan.placements))
+    assert loads_alike(plan, told)
+    assert not loads_alike(plan, make_plan(dense(), machine(), Budget(context=65)))
+    moved = (replace(plan.placements[0], rests_on="disk"), *plan.placements[1:])
+    assert not loads_alike(plan, replace(plan, placements=moved))

@@ -31,6 +31,8 @@ from layerlight.core.messages import (
     TextProduced,
     TextRequest,
 )
+from layerlight.core.sizing.told_bytes import ToldBytes
+from layerlight.core.sizing.work import Work
 from tests.core.models import disk, ram
 
 
@@ -51,9 +53,12 @@ class FakeEngine:
     rates: tuple[tuple[str, float], ...] = (("cpu", 9e9), ("matrix:cpu:bfloat16", 2e11), ("overhead:cpu", 2e-3))
     calibrations: list[CalibrateRequest] = field(default_factory=list)
     counted: list[TextRequest] = field(default_factory=list)
+    checks: list[LoadRequest] = field(default_factory=list)
     loads: list[LoadRequest] = field(default_factory=list)
     requests: list[TextRequest] = field(default_factory=list)
     looks: list[str | None] = field(default_factory=list)
+    work: Work | None = None
+    """What its empty model tells of a pass."""
     made: int = 0
     closed: int = 0
 
@@ -80,6 +85,12 @@ class FakeEngine:
     def count(self, request: TextRequest, load: LoadRequest, job: Job) -> None:
         self.counted.append(request)
         self.counting()
+
+    def check(self, request: LoadRequest, job: Job) -> None:
+        self.checks.append(request)
+        layers = tuple((each.layer, each.size) for each in request.placements)
+        kind = request.dtype, request.quantization, request.attention, request.context, request.prefill_chunk
+        job.emit(ModelChecked(request.folder, layers, 4096, told=ToldBytes(*kind, layers, work=self.work)))
 
     def load(self, request: LoadRequest, job: Job) -> None:
         self.loads.append(request)

@@ -19,6 +19,7 @@ from layerlight.core.errors import DownloadFailed, LoadFailed, NotFinite, OutOfM
 from layerlight.core.job import Job
 from layerlight.core.messages import StarterProgressed, StarterReady, StarterRequest
 from layerlight.core.settings import Settings, write_settings
+from layerlight.core.sizing.work import Work
 from layerlight.terminal.console import Console
 from tests.core.models import MIB, accelerator, disk, ram
 from tests.terminal.conftest import Command
@@ -115,6 +116,21 @@ def test_f04_a_prompt_that_is_too_long_is_refused_before_anything_is_loaded(
     said = layerlight("run", tiny_folder, "--prompt", "x", "--json")
     assert (said.code, said.found["error"]["kind"]) == (2, "PromptTooLong")
     assert (len(engine.counted), engine.loads, engine.requests, engine.closed) == (1, [], [], 1)
+
+
+def test_a_run_is_planned_anew_by_what_the_empty_model_told(
+    layerlight: Command, tiny_folder: Path, engine: FakeEngine
+) -> None:
+    """Exact bytes before a weight is read: the plan is the checked one, or it is refused with what is missing."""
+    engine.work = Work(50_000_000, 6_000)
+    found = layerlight("run", tiny_folder, "--prompt", "x", "--json").found
+    assert found["checked"] is True
+    assert (len(engine.checks), len(engine.loads)) == (1, 1)
+    assert found["predicted"]["working"]["cpu"] == 50_000_000
+    engine.work = Work(2**50, 6_000)
+    said = layerlight("run", tiny_folder, "--prompt", "x", "--json")
+    assert said.found["error"]["kind"] == "DoesNotFit"
+    assert (len(engine.checks), len(engine.loads)) == (2, 1)
 
 
 def test_the_offload_folder_of_the_settings_is_used(

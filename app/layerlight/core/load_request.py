@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from layerlight.core.messages import LoadRequest
 from layerlight.core.plan import Plan
 
@@ -18,3 +20,12 @@ def load_request(plan: Plan, offload_folder: str | None = None) -> LoadRequest:
         prefill_chunk=plan.prefill_chunk,
         offload_folder=offload_folder,
     )
+
+
+def loads_alike(plan: Plan, other: Plan) -> bool:
+    """Whether two plans would load the same. Bytes and reasons may differ: an exact count moves no layer."""
+    return _bare(load_request(plan)) == _bare(load_request(other))
+
+
+def _bare(request: LoadRequest) -> LoadRequest:
+    return replace(request, placements=tuple(replace(each, size=0, reason="") for each in request.placements))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from layerlight.core.errors import LayerlightError, Stopped
@@ -24,7 +24,7 @@ from layerlight.core.messages import (
     TextProduced,
     TextRequest,
 )
-from layerlight.core.placing import require_fit
+from layerlight.core.placing import ENGINE_STRATEGIES, require_fit
 from layerlight.core.plan import Plan
 from layerlight.core.state import State, apply
 from layerlight.terminal import measured, report, tables
@@ -83,7 +83,8 @@ def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
     wishes.asked(source.model)
     console = terminal.console
     following = _Following(terminal, screen_for(console.err, console.out, streams=not console.as_json))
-    found = require_fit(measured.corrected(make(terminal, wishes, source, terminal.machine(wishes.offload_folder))))
+    machine = terminal.machine(wishes.offload_folder)
+    found = require_fit(measured.corrected(make(terminal, wishes, source, machine)))
     console.say("Starting the engine …")
     engine = terminal.new_engine()
     try:
@@ -94,7 +95,12 @@ def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
         terminal.check()
         load = load_request(found, wishes.offload_folder)
         engine.count(request, load, job)
-        engine.load(load, job)
+        engine.check(load, job)
+        if found.wishes.strategy not in ENGINE_STRATEGIES:  # accelerate knows nothing of what was told
+            told = replace(source, model=following.state.model or source.model)
+            found = require_fit(measured.corrected(make(terminal, wishes, told, machine)))
+            following(Planned(found))
+        engine.load(load_request(found, wishes.offload_folder), job)
         engine.generate(request, job)
     except LayerlightError as error:
         following.screen.close()

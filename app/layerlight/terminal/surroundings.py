@@ -25,6 +25,9 @@ class OwnEngine(Engine, Protocol):
     def count(self, request: TextRequest, load: LoadRequest, job: Job, /) -> None:
         """Raises what is wrong with the prompt, before a weight is read."""
 
+    def check(self, load: LoadRequest, job: Job, /) -> None:
+        """Tells the exact bytes of a model, before a weight is read."""
+
     def close(self) -> None: ...
 
 

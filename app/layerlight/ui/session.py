@@ -18,7 +18,7 @@ from layerlight.core.advice import verdict_of
 from layerlight.core.device import Machine
 from layerlight.core.errors import LayerlightError, StoreFailed
 from layerlight.core.fixes import Fix
-from layerlight.core.load_request import load_request
+from layerlight.core.load_request import load_request, loads_alike
 from layerlight.core.machines import local_memory
 from layerlight.core.machines.machine_figures import MachineFile
 from layerlight.core.messages import (
@@ -269,7 +269,7 @@ class Session(QObject):
         loaded, plan = self.state.loaded_plan, self.state.plan
         if loaded is None or plan is None or self.elsewhere is not None:
             return False
-        return loaded is plan or load_request(loaded) == load_request(plan)
+        return loaded is plan or loads_alike(loaded, plan)
 
     # -- start and end -------------------------------------------------------------------------------------------
 
