@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from layerlight.core.messages import LayerRan, LoadRequest, ModelChecked, ModelL
 from layerlight.core.model import LayerKind
 from layerlight.engine.device_map import experts_staying
 from layerlight.engine.engine import TorchEngine
+from layerlight.engine.file_pages import FileViews
 from layerlight.engine.places import place_name
 from tests.engine.events import Events, ask, text_request
 from tests.engine.tiny_models import FUSED, machine, plain_tokens, request_for
@@ -70,20 +72,22 @@ def test_experts_rest_and_run_where_the_plan_says(
     assert dict(events.last(ModelChecked).layers) == {layer: size for layer, (_, _, size) in found.items()}
     assert engine.loaded is not None
     computed: set[str] = set()
+    mapped: set[bool] = set()
     experts = [each.layer for each in request.placements if each.layer.endswith(".experts")]
     for layer in experts:
         watched = engine.loaded.model.get_submodule(layer)
-        forward = watched._old_forward
 
-        def seen(hidden: torch.Tensor, *more: object, forward: Callable[..., object] = forward) -> object:
-            computed.add(place_name(hidden.device))
-            return forward(hidden, *more)
+        def seen(_module: object, inputs: tuple[torch.Tensor], experts: torch.nn.Module = watched) -> None:
+            computed.add(place_name(inputs[0].device))
+            mapped.add(FileViews().at(experts.down_proj.data_ptr()) is not None)
 
-        watched._old_forward = seen
+        watched.act_fn.register_forward_pre_hook(seen)
     running = Events()
     engine.generate(text_request(), running.job())
     assert list(ask(engine).tokens) == plain_tokens(folder, "hello there, world", "float32", 8)
     assert computed == {WAYS[way][2]}
+    if sys.platform == "linux":  # elsewhere the system does not tell
+        assert mapped == {WAYS[way][1:] == ("disk", "cpu")}, "of a file's own pages those of chosen experts are read"
     moved = {each.layer: each.bytes_moved / each.passes for each in running.last(LayerRan).activity if each.passes}
     for layer in experts:
         rests, runs, size = wanted[layer]

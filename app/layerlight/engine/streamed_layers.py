@@ -122,11 +122,13 @@ def listening(model: Any, check: Callable[[], None]) -> Iterator[None]:
 def stream_from_disk(model: Any, request: LoadRequest) -> StreamedLayers | None:
     """Takes layers that rest on disk and run on the CPU over from accelerate; None when there are none.
 
-    Where nothing is left for accelerate's hooks to do, they all go. Raises BrokenModel or OSError when a file is no
+    Experts stay with accelerate, whose weights are the file's own pages: of those only the chosen ones are read. Where
+    nothing is left for accelerate's hooks to do, they all go. Raises BrokenModel or OSError when a file is no
     longer what it was, MemoryError when there is no room for the buffers.
     """
     layers = tuple(placement.layer for placement in request.placements)
-    there = [each.layer for each in request.placements if each.rests_on == "disk" and each.runs_on == "cpu"]
+    on_disk = [each.layer for each in request.placements if each.rests_on == "disk" and each.runs_on == "cpu"]
+    there = [layer for layer in on_disk if layer not in outer_of(layers)]
     loader = loader_of(model)
     weights = {} if loader is None else _weights(model, there, layers, loader.index)
     if not weights:
