@@ -68,6 +68,8 @@ def ways_to_run(plan: Plan, places: Mapping[str, str]) -> list[dict[str, str]]:
         for name, run in carried.items()
     }
     ways = [carried]
+    if plan.model.quantization and not memory.expands(plan.model.quantization, plan.machine.devices):
+        staying = carried  # a CPU has no kernel for packed weights
     if main != "cpu" and not unified and plan.budget.limit("cpu") != 0 and staying != carried:
         ways.append(staying)
     nested = nested_in(plan.model)

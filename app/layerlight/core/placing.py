@@ -208,13 +208,14 @@ class _Task:
         self.quantization = wishes.quantization or stored_format(model)
         self.workload = wishes.workload.within(budget.context)
         batch = self.workload.batch
+        expands = memory.expands(model.quantization, machine.devices)
         units = units_of(
             model,
             shape,
             budget.context,
             dtype,
             wishes.quantization,
-            memory.expands(model.quantization, machine.devices),
+            expands,
         )
         self.units = units if batch == 1 else tuple(replace(unit, kv=batch * unit.kv) for unit in units)
         self.work = {device.id: self._work(device) for device in machine.devices}
@@ -226,7 +227,9 @@ class _Task:
         self.steps = _steps(model, self.units)
         self.bundles = bundles_of(self.units, shape, _rate_of(self.quantization), self.pins)
         self.parts = tuple(part for bundle in self.bundles for part in bundle.parts)
-        self.has_experts = any(len(bundle.parts) > 1 for bundle in self.bundles)
+        apart = any(len(bundle.parts) > 1 for bundle in self.bundles)
+        # in RAM: packed weights wait for a kernel that a CPU does not have
+        self.may_stay = apart and (not model.quantization or expands)
 
     def _work(self, device: Device) -> Work:
         """What a pass needs on a device that runs layers: by the empty model where it was asked, else by formula."""
@@ -266,7 +269,7 @@ class _Task:
         pinned = frozenset(self.pins.values())
         _check_quantized(tuple(pinned), self.quantization)
         alike = {room.device.id: self._worth(room, pinned) for room in self.rooms}
-        sets = tuple(device_sets(self.rooms, self.quantization is not None, pinned, alike, self.has_experts))
+        sets = tuple(device_sets(self.rooms, self.quantization is not None, pinned, alike, self.may_stay))
         if not sets:
             raise self._nowhere(pinned)
         bundle_of = {unit: number for number, bundle in enumerate(self.bundles) for unit in bundle.numbers}
@@ -356,7 +359,7 @@ class _Task:
         """The devices in use; twice where experts may be carried from RAM or run there."""
         accelerators = tuple(room for room in self.rooms if room.device.is_accelerator and room.device.id in places)
         others = tuple(room for room in self.rooms if not room.device.is_accelerator)
-        staying = self.has_experts and may_stay(accelerators, others)
+        staying = self.may_stay and may_stay(accelerators, others)
         return [DeviceSet(accelerators, others, stay) for stay in ((False, True) if staying else (False,))]
 
     # -- what it means -------------------------------------------------------------------------------------------------

@@ -142,6 +142,15 @@ def test_experts_may_rest_elsewhere_but_run_with_their_layer_or_in_ram() -> None
         make_plan(with_experts_apart(), HERE, CONTEXT, Wishes(map=by_hand))
 
 
+@pytest.mark.parametrize(("method", "runs"), [(None, "cpu"), ("fp8", "cuda:0"), ("gptq", "cuda:0"), ("mxfp4", "cpu")])
+def test_packed_experts_are_carried_unless_they_are_expanded(method: str | None, runs: str) -> None:
+    """A CPU has no kernel for fp8 or GPTQ; mxfp4 becomes the model's dtype while it is loaded."""
+    here = machine(accelerator(capability=(8, 9)), ram(), disk(), rates=(("bus", 1e6), ("handover", 1e-6)))
+    model = replace(with_experts_apart(), quantization=method)
+    plan = make_plan(model, here, CONTEXT, Wishes(pins=(("model.layers.*", "cuda:0"), ("*.experts", "cpu"))))
+    assert plan.placement("model.layers.1.mlp.experts").runs_on == runs
+
+
 def test_experts_can_not_rest_beside_an_accelerator_that_has_ram_for_its_memory() -> None:
     """On a Mac they are not planned there, and why is said; from disk they are carried."""
     mac = machine(accelerator("mps", kind="mps", shares_memory_with="cpu"), ram(), disk())

@@ -48,7 +48,7 @@ def device_sets(
 ) -> Iterator[DeviceSet]:
     """Every set worth a look, few accelerators first; of sets that differ only in which of equal devices, the first.
 
-    A model that has `experts` apart gets each set twice: they are carried, or run in RAM.
+    A model whose `experts` lie apart and could run in RAM gets each set twice: they are carried, or run there.
     bitsandbytes refuses a map that mixes accelerators with RAM or has disk in it, so quantised models get either.
     `alike` tells what a device is worth: equal for devices that may stand for each other.
     """
