@@ -91,7 +91,10 @@ def test_experts_rest_and_run_where_the_plan_says(
     moved = {each.layer: each.bytes_moved / each.passes for each in running.last(LayerRan).activity if each.passes}
     for layer in experts:
         rests, runs, size = wanted[layer]
-        assert moved[layer] == (size if rests == "disk" or rests != runs else 0)
+        if (rests, runs) == ("disk", "cpu") and sys.platform != "win32":
+            assert 0 < moved[layer] <= size, "the chosen ones only"
+        else:
+            assert moved[layer] == (size if rests == "disk" or rests != runs else 0)
 
 
 def test_experts_on_another_accelerator_are_refused(model_folder: Folder) -> None:

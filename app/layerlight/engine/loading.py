@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,17 @@ from layerlight.core.job import Job
 from layerlight.core.messages import LoadRequest, PlacedLayer
 from layerlight.engine import file_pages
 from layerlight.engine.checking import CheckedModel
-from layerlight.engine.dispatching import join_experts, run_on_main, tie_on_disk
+from layerlight.engine.dispatching import join_experts, loader_of, run_on_main, tie_on_disk
 from layerlight.engine.empty_model import torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
+from layerlight.engine.mapped_experts import MappedExperts, map_experts
 from layerlight.engine.misfits import require_fitting
 from layerlight.engine.offload_folder import OffloadFolder
 from layerlight.engine.places import placed_layers
 from layerlight.engine.progress import LoadProgress, reported_by
 from layerlight.engine.quantizing import avoid_failing_kernels, bitsandbytes_config, quiet_bitsandbytes
 from layerlight.engine.read_files import ReadFiles
+from layerlight.engine.ring.unit_layout import StoredTensor
 from layerlight.engine.stored_names import stored_tensors
 from layerlight.engine.streamed_layers import StreamedLayers, stream_from_disk
 from layerlight.engine.streaming import Carried, carry_counted, files_on_disk
@@ -56,12 +58,15 @@ class LoadedModel:
     """What passes still read."""
     streamed: StreamedLayers | None = None
     """Layers that the ring reads from disk ahead of each pass."""
+    experts: MappedExperts | None = None
+    """Experts on disk that are pages of their files."""
 
     def drop(self) -> None:
         """Lets go of weights, of the threads that read them, and of the offload folder."""
-        if self.streamed is not None:
-            self.streamed.close()
-            self.streamed = None
+        for reading in (self.streamed, self.experts):
+            if reading is not None:
+                reading.close()
+        self.streamed = self.experts = None
         self.model = self.tokenizer = None
         self.carried = {}
         self.files.close()
@@ -124,18 +129,36 @@ def _load_and_look(
     tie_on_disk(model)
     quiet_bitsandbytes()
     avoid_failing_kernels(model)
-    streamed = stream_from_disk(model, request)
-    try:
-        carried = carry_counted(model, layers) | (streamed.carried if streamed else {})
-        placed = placed_layers(model, layers, streamed.stored if streamed else {})
+    with ExitStack() as undo:  # threads that read end where the load fails after all
+        experts, streamed = _read_from_disk(model, request, undo)
+        carried = carry_counted(model, layers)
+        stored: dict[str, StoredTensor] = {}
+        for reading in (experts, streamed):
+            if reading is not None:
+                carried |= reading.carried
+                stored |= reading.stored
+        placed = placed_layers(model, layers, stored)
         places = tuple(dict.fromkeys(place for layer in placed for place in (layer.rests_on, layer.runs_on)))
-        on_disk = files_on_disk(model) | set(streamed.ring.paths if streamed else ())
-        files = _read_files(request, on_disk, placed)
-    except BaseException:
-        if streamed is not None:
-            streamed.close()
-        raise
-    return LoadedModel(request, model, tokenizer, placed, carried, places, checked.config, offload, files, streamed)
+        files = _read_files(request, files_on_disk(model) | {each.path for each in stored.values()}, placed)
+        undo.pop_all()
+    return LoadedModel(
+        request, model, tokenizer, placed, carried, places, checked.config, offload, files, streamed, experts
+    )
+
+
+def _read_from_disk(
+    model: Any, request: LoadRequest, undo: ExitStack
+) -> tuple[MappedExperts | None, StreamedLayers | None]:
+    """What rests on disk and runs on the CPU is read by us: experts as chosen, layers ahead of their pass."""
+    loader = loader_of(model)
+    index = {} if loader is None else loader.index
+    experts = map_experts(model, request, index)
+    if experts is not None:
+        undo.callback(experts.close)
+    streamed = stream_from_disk(model, request, index)
+    if streamed is not None:
+        undo.callback(streamed.close)
+    return experts, streamed
 
 
 def _read_files(request: LoadRequest, on_disk: set[str], placed: tuple[PlacedLayer, ...]) -> ReadFiles:

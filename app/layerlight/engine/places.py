@@ -167,13 +167,13 @@ def _carried(module: torch.nn.Module, name: str, full: str, views: FileViews) ->
 
 
 def _streamed(parameter: torch.nn.Parameter, stored: StoredTensor) -> Resting:
-    """A tensor that the ring reads for each pass."""
+    """A tensor that is read from its file for each pass: into the ring, or as pages of the file, which are there."""
     return Resting(
         "disk",
         parameter.numel() * parameter.element_size(),
         (stored.path, stored.begin),
         str(parameter.dtype).removeprefix("torch."),
-        False,
+        parameter.device.type != "meta",
     )
 
 
