@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from layerlight.bench.disk_pairs import Pair
 from layerlight.bench.machine_state import MachineState
-from layerlight.bench.runtime import CASES, Case, Pair, judge
+from layerlight.bench.runtime import CASES, Case, judge
 
 GOOD = Pair(ours=0.5, accelerate=2.0, disk=0.48, read=1.0, others=0.1, quiet=True)
 
 
-def _said(found: dict[Case, list[Pair]], of_ram: tuple[float, ...] = (1.0,)) -> tuple[int, str]:
+def _said(found: dict[Case, list[Pair]], of_ram: tuple[float, ...] = (1.0,), of_used: float = 1.0) -> tuple[int, str]:
     written = io.StringIO()
-    code = judge(Console(file=written, width=300), found, of_ram)
+    code = judge(Console(file=written, width=300), found, of_ram, of_used)
     return code, written.getvalue()
 
 
@@ -57,6 +58,12 @@ def test_mapped_layers_are_held_to_ram() -> None:
     code, said = _said({}, (0.90, 0.96, 1.0))
     assert code == 1
     assert "mapped: 0.96 of RAM < 0.97" in said
+
+
+def test_experts_are_held_to_what_is_used() -> None:
+    code, said = _said({}, of_used=1.2)
+    assert code == 1
+    assert "experts: 1.20 of the used ones' bytes > 1.15" in said
 
 
 def test_a_process_of_ours_is_none_of_the_others() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 MAX_SHARD = 256 * 2**20
 
@@ -24,24 +26,60 @@ def random_llama(
     The vocabulary is the 256 bytes and two special tokens, so that any text is a prompt. The defaults weigh about
     1 GB. It is written beside `folder` and renamed, never half-made.
     """
+    return _made_once(
+        folder,
+        lambda making: _write_weights(making, hidden, intermediate, layers, heads, key_value_heads, context),
+    )
+
+
+def random_experts(folder: Path, hidden: int = 1024, intermediate: int = 512, layers: int = 5) -> Path:
+    """The same for a Qwen3 of 64 experts a layer, of which a token uses 4: about 1 GB."""
+    return _made_once(folder, lambda making: _write_experts(making, hidden, intermediate, layers))
+
+
+def _made_once(folder: Path, write: Callable[[Path], None]) -> Path:
     if folder.is_dir():
         return folder
     making = folder.with_name(f".{folder.name}-{os.getpid()}")
     making.mkdir(parents=True, exist_ok=True)
     try:
         write_tokenizer(making)
-        _write_weights(making, hidden, intermediate, layers, heads, key_value_heads, context)
+        write(making)
         making.rename(folder)
     finally:
         shutil.rmtree(making, ignore_errors=True)
     return folder
 
 
+def _write_experts(folder: Path, hidden: int, intermediate: int, layers: int) -> None:
+    from transformers import Qwen3MoeConfig
+
+    _write(
+        folder,
+        Qwen3MoeConfig(
+            vocab_size=258,
+            hidden_size=hidden,
+            moe_intermediate_size=intermediate,
+            intermediate_size=2 * hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            head_dim=hidden // 8,
+            num_experts=64,
+            num_experts_per_tok=4,
+            max_position_embeddings=4096,
+            tie_word_embeddings=False,
+            bos_token_id=256,
+            eos_token_id=257,
+            dtype="bfloat16",
+        ),
+    )
+
+
 def _write_weights(
     folder: Path, hidden: int, intermediate: int, layers: int, heads: int, key_value_heads: int, context: int
 ) -> None:
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaConfig
 
     config = LlamaConfig(
         vocab_size=258,
@@ -56,9 +94,16 @@ def _write_weights(
         eos_token_id=257,
         dtype="bfloat16",
     )
+    _write(folder, config)
+
+
+def _write(folder: Path, config: Any) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
     torch.manual_seed(0)
     with torch.device("meta"):
-        model = LlamaForCausalLM(config).to(torch.bfloat16)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.to_empty(device="cpu")
     for name, parameter in model.named_parameters():
         if "norm" in name:

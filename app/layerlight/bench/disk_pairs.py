@@ -1,0 +1,313 @@
+"""Layers on disk measured: ours, accelerate's and the disk alone, one after another in one process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from layerlight.bench.machine_state import MachineState
+from layerlight.core.device import CPU, DISK, Budget
+from layerlight.core.errors import RunFailed
+from layerlight.core.inspection import inspect_folder
+from layerlight.core.job import Job
+from layerlight.core.load_request import load_request
+from layerlight.core.messages import ChatMessage, Event, LoadRequest, RunFinished, TextRequest
+from layerlight.core.model import LayerKind, Model
+from layerlight.core.placing import make_plan
+from layerlight.core.plan import Wishes
+
+if TYPE_CHECKING:
+    from layerlight.engine.engine import TorchEngine
+    from layerlight.engine.ring.unit_layout import Piece
+    from layerlight.engine.streamed_layers import StreamedLayers
+
+QUESTION = "A river"
+CONTEXT = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One after the other in one process: seconds a token, and of the disk alone for the same bytes, before and
+    after ours."""
+
+    ours: float
+    accelerate: float
+    disk: float
+    read: float
+    """Bytes that ours had read from the disk, as a part of those due."""
+    others: float
+    quiet: bool
+
+    @property
+    def faster(self) -> float:
+        return self.accelerate / self.ours
+
+    @property
+    def of_disk(self) -> float:
+        return self.disk / self.ours
+
+
+def measure(share: float, folder: Path, pairs: int, tokens: int, console: Console) -> list[Pair]:
+    """Pairs of ours and accelerate's with a share of the decoder layers on disk, cold, each beside the disk alone.
+
+    Raises RunFailed when their tokens differ.
+    """
+    model = inspect_folder(folder)
+    there = _on_disk(model, share)
+    found = []
+    with _engine() as engine, tempfile.TemporaryDirectory() as scratch:
+        engine.load(_request(model, there), Job(lambda _event: None))
+        theirs = _accelerate(folder, engine, Path(scratch))
+        for number in range(pairs):
+            state = MachineState()
+            found.append(_pair(engine, theirs, tokens, state))
+            console.print(f"  {number + 1}: {_line(found[-1])}", style="dim", highlight=False)
+        del theirs
+    return found
+
+
+Answer = Callable[[int], tuple[float, list[int]]]
+"""Seconds a token and the tokens of an answer of so many."""
+
+
+def measure_mapped(folder: Path, pairs: int, tokens: int, console: Console) -> list[float]:
+    """Speeds of layers that are views of their files, as parts of plain transformers' with copies in RAM."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    found = []
+    with _engine() as engine:
+        engine.load(_request(inspect_folder(folder), frozenset()), Job(lambda _event: None))
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="eager").eval()
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()
+        theirs = _answering(model, folder)
+        _ours(engine, 2)  # brings the file's pages in
+        for number in range(pairs):
+            ours, answer = _ours(engine, tokens)
+            in_ram, expected = theirs(tokens)
+            if answer != expected:
+                raise RunFailed("The tokens differ from those in RAM.")
+            found.append(in_ram / ours)
+            console.print(
+                f"  {number + 1}: {1000 * ours:.0f} ms, in RAM {1000 * in_ram:.0f} ms", style="dim", highlight=False
+            )
+    return found
+
+
+def measure_experts(folder: Path, tokens: int, console: Console) -> float:
+    """Bytes that come from the disk for an answer, as a part of what the experts that it used weigh; all else is in
+    RAM, and nothing of the experts in the system's cache."""
+    from layerlight.engine.disk_probes import bytes_read, forget_file
+
+    model = inspect_folder(folder)
+    experts = frozenset(layer.name for layer in model.layers if layer.kind is LayerKind.EXPERTS)
+    with _engine() as engine:
+        engine.load(_request(model, experts), Job(lambda _event: None))
+        loaded = engine.loaded
+        if loaded is None or loaded.experts is None:
+            raise RunFailed("No expert is read from the disk.")
+        for path in loaded.experts.pages.paths:
+            forget_file(Path(path))
+        for layer in experts:
+            own = [stored for name, stored in loaded.experts.stored.items() if name.startswith(f"{layer}.")]
+            whole = [(each.path, 0, os.path.getsize(each.path)) for each in own]
+            loaded.model.get_submodule(layer).register_forward_hook(_forgetting(whole))
+        _ours(engine, 2)
+        before = bytes_read() or 0
+        seconds, _answer = _ours(engine, tokens)
+        read = (bytes_read() or 0) - before
+        used = sum(loaded.experts.carried[layer].bytes for layer in experts)
+        console.print(
+            f"  {1000 * seconds:.0f} ms, {read / tokens / 2**20:.0f} MiB a token", style="dim", highlight=False
+        )
+        return read / used
+
+
+def _pair(engine: TorchEngine, theirs: Answer, tokens: int, state: MachineState) -> Pair:
+    streamed = _streamed(engine)
+    pieces = [piece for layout in streamed.layouts for piece in layout.pieces]
+    disk_before = _disk_alone(pieces)
+    before = _bytes_read(streamed)
+    ours, answer = _ours(engine, 2 * tokens)
+    read = (_bytes_read(streamed) - before) / (2 * tokens * sum(piece.length for piece in pieces))
+    disk = (disk_before + _disk_alone(pieces)) / 2
+    accelerate, expected = theirs(tokens)
+    if answer[:tokens] != expected:
+        raise RunFailed("The tokens differ from accelerate's.")
+    return Pair(ours, accelerate, disk, read, state.others(), state.quiet())
+
+
+def _streamed(engine: TorchEngine) -> StreamedLayers:
+    if engine.loaded is None or engine.loaded.streamed is None:
+        raise RunFailed("No layer is read from the disk.")
+    return engine.loaded.streamed
+
+
+def _bytes_read(streamed: StreamedLayers) -> int:
+    """Bytes that this process has read from disks, once the ring is full: so much was read ahead before, too."""
+    from layerlight.engine.disk_probes import bytes_read
+
+    while not streamed.ring.full:
+        time.sleep(0.01)
+    return bytes_read() or 0
+
+
+def _ours(engine: TorchEngine, tokens: int) -> tuple[float, list[int]]:
+    told: list[Event] = []
+    request = TextRequest((ChatMessage("user", QUESTION),), seed=0, max_new_tokens=tokens, temperature=0.0)
+    engine.kept.drop()
+    engine.generate(request, Job(told.append))
+    result = next(event.result for event in told if isinstance(event, RunFinished))
+    if not result.tokens_per_second:
+        raise RunFailed("The answer was too short to be timed.")
+    return 1 / result.tokens_per_second, list(result.tokens)
+
+
+class _Clock:
+    """What generate() hands tokens to: the prompt, then each with its time."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def put(self, _value: Any) -> None:
+        self.times.append(time.perf_counter())
+
+    def end(self) -> None:
+        """Nothing is held back."""
+
+
+def _accelerate(folder: Path, engine: TorchEngine, scratch: Path) -> Answer:
+    """Answers as plain transformers does with these layers on disk, whose pages are let go after each of their
+    passes."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    streamed = _streamed(engine)
+    loaded = engine.loaded
+    places = {each.layer: each.rests_on for each in loaded.placed} if loaded else {}
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.bfloat16, device_map=places, offload_folder=str(scratch), attn_implementation="eager"
+    ).eval()
+    for layer, layout in zip(streamed.carried, streamed.layouts, strict=True):
+        model.get_submodule(layer).register_forward_hook(
+            _forgetting([(piece.path, piece.offset, piece.length) for piece in layout.pieces])
+        )
+    return _answering(model, folder)
+
+
+def _answering(model: Any, folder: Path) -> Answer:
+    """Greedy answers of plain transformers."""
+    import torch
+    from transformers import AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(folder)(QUESTION, return_tensors="pt")["input_ids"]
+
+    def answer(tokens: int) -> tuple[float, list[int]]:
+        clock = _Clock()
+        with torch.inference_mode():
+            out = model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=tokens,
+                do_sample=False,
+                pad_token_id=0,
+                streamer=clock,
+            )
+        told = out[0, ids.shape[1] :].tolist()
+        return (clock.times[-1] - clock.times[1]) / (len(told) - 1), told
+
+    return answer
+
+
+def _forgetting(ranges: Sequence[tuple[str, int, int]]) -> Callable[..., None]:
+    """Has the system let go of what a layer's pass has brought into its cache: (path, offset, bytes)."""
+    files = {path: os.open(path, os.O_RDONLY) for path in {path for path, _, _ in ranges}}
+
+    def forget(*_unused: object) -> None:
+        for path, offset, length in ranges:
+            os.posix_fadvise(files[path], offset, length, os.POSIX_FADV_DONTNEED)
+
+    return forget
+
+
+def _disk_alone(pieces: Sequence[Piece]) -> float:
+    """Seconds to read the same bytes with as many threads and nothing else to do."""
+    from layerlight.engine.ring.layer_ring import READERS
+    from layerlight.engine.ring.page_buffer import PageBuffer
+    from layerlight.engine.ring.source_file import SourceFile
+    from layerlight.engine.ring.unit_layout import PIECE
+
+    files = {path: SourceFile(path) for path in {piece.path for piece in pieces}}
+    left = deque(pieces)
+    buffers = [PageBuffer(PIECE) for _ in range(READERS)]
+    for buffer in buffers:
+        buffer.tensor.zero_()
+
+    def read(buffer: PageBuffer) -> None:
+        while left:
+            try:
+                piece = left.popleft()
+            except IndexError:
+                return
+            files[piece.path].read(piece.offset, buffer.bytes[: piece.length])
+
+    threads = [threading.Thread(target=read, args=(buffer,)) for buffer in buffers]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - started
+    for file in files.values():
+        file.close()
+    return seconds
+
+
+def _on_disk(model: Model, share: float) -> frozenset[str]:
+    decoders = [layer.name for layer in model.layers if layer.kind is LayerKind.DECODER]
+    return frozenset(decoders[round(len(decoders) * (1 - share)) :])
+
+
+def _request(model: Model, there: frozenset[str]) -> LoadRequest:
+    from layerlight.engine.survey import survey_machine
+
+    wishes = Wishes(
+        dtype="bfloat16",
+        attention="eager",
+        map=tuple((layer.name, DISK if layer.name in there else CPU) for layer in model.layers),
+    )
+    machine = survey_machine()
+    here = tuple((device.id, 0) for device in machine.accelerators)
+    return load_request(make_plan(model, machine, Budget.of(here, CONTEXT), wishes))
+
+
+def _line(pair: Pair) -> str:
+    return (
+        f"{1000 * pair.ours:.0f} ms, accelerate {1000 * pair.accelerate:.0f} ms, the disk alone "
+        f"{1000 * pair.disk:.0f} ms; others kept {pair.others:.1f} cores busy"
+    )
+
+
+@contextmanager
+def _engine() -> Iterator[TorchEngine]:
+    from layerlight.engine.warming import warm_up
+
+    warm_up()
+    from layerlight.engine.engine import TorchEngine
+
+    engine = TorchEngine()
+    try:
+        yield engine
+    finally:
+        engine.close()
