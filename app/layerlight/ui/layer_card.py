@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from layerlight.core.device import CPU
+from layerlight.core.device import CPU, DISK
 from layerlight.core.plan import Plan
 from layerlight.core.state import State
 from layerlight.ui.controls import draw_words
@@ -58,7 +58,7 @@ def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State, ways: str = "") -
         rows.append(("KV cache", f"{short_size(unit.kv)} for {plan.budget.context:,} tokens"))
     where = unit.rests_on + (", in the file's own pages" if placed and placed.mapped else "")
     rows.append(("Rests on", where + (" (measured)" if placed else "")))
-    rows.append(("Runs on", unit.runs_on + (", carried for every pass" if _is_carried(unit) else "")))
+    rows.append(("Runs on", unit.runs_on + _brought(unit)))
     if unit.carried and not _is_carried(unit):
         rows.append(("Moves", "the pages of those that are chosen"))
     elif activity and activity.bytes_moved:
@@ -75,6 +75,13 @@ def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State, ways: str = "") -
         rows.append(("Move it", ways))
     price = f"{duration(unit.seconds)} a token" if unit.seconds else ""
     return Facts(unit.label[:1].upper() + unit.label[1:], price, unit.key, tuple(rows), placement.reason)
+
+
+def _brought(unit: Unit) -> str:
+    """How its weights come to where it runs."""
+    if not _is_carried(unit):
+        return ""
+    return ", read ahead of every pass" if (unit.rests_on, unit.runs_on) == (DISK, CPU) else ", carried for every pass"
 
 
 def _is_carried(unit: Unit) -> bool:
