@@ -10,6 +10,7 @@ from pathlib import Path
 
 from layerlight.core.errors import RunFailed
 from layerlight.engine.failures import LIBRARY_FAILURES
+from layerlight.engine.open_files import allow_open_files
 from layerlight.engine.ring.page_buffer import PageBuffer
 from layerlight.engine.ring.piece_reading import PieceReader
 from layerlight.engine.ring.slot import Slot, SlotState
@@ -22,6 +23,8 @@ READERS = min(3, max(2, os.cpu_count() or 2))
 """Threads that read: they keep a disk busy, and on two cores a third would only take time from what computes."""
 SMALL = 16
 """Units of less than this part of the largest have buffers of their own: a norm must not keep a layer waiting."""
+_OPEN_TIMES = 4
+"""How often a file is open at most: for either way of reading, to be watched, and as pages in memory."""
 _LISTENING = 0.05
 """Seconds between two looks for a stop while a unit is waited for."""
 
@@ -244,8 +247,10 @@ class LayerRing:
 
 def _opened(layouts: Sequence[UnitLayout]) -> dict[str, SourceFile]:
     files: dict[str, SourceFile] = {}
+    paths = tuple(dict.fromkeys(path for layout in layouts for path in layout.paths))
+    allow_open_files(_OPEN_TIMES * len(paths))
     try:
-        for path in dict.fromkeys(path for layout in layouts for path in layout.paths):
+        for path in paths:
             files[path] = SourceFile(path)
     except OSError:
         for file in files.values():
