@@ -36,6 +36,7 @@ FULL = Settings(
     unknown=(("from_the_future", '{"a": [1, null]}'),),
     strategy="most-on-gpu",
     notifications=False,
+    reduced_motion=True,
 )
 
 

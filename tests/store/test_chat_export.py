@@ -51,6 +51,7 @@ def test_json_holds_all_turns_and_what_repeats_them(store: ChatStore, chat: Conv
     question, old, new = data["turns"]
     assert old["after"] == new["after"] == question["id"]
     assert new["request"]["seed"] == 7
+    assert new["request"]["messages"] == []
     assert new["result"]["tokens"] == [1, 2]
 
 

@@ -49,6 +49,35 @@ def test_an_answer_comes_back_with_all_that_repeats_it(store: ChatStore, path: P
     assert (found.folder, found.plan) == ("/m", "all on cpu")
 
 
+def test_what_was_said_before_is_stored_once_and_each_request_comes_back_whole(store: ChatStore, path: Path) -> None:
+    """A chat of a thousand turns would else hold half a million messages."""
+    chat = store.new_conversation()
+    question = store.append_turn(chat.id, "user", "Where?")
+    store.append_turn(chat.id, "assistant", "")
+    head, asked = ChatMessage("system", "Be brief."), ChatMessage("user", "Where?")
+    first = TextRequest((head, asked), seed=1)
+    answer = store.append_turn(chat.id, "assistant", "", request=first, of_turns=1, after=question.id)
+    store.update_turn(answer.id, "Here.", RESULT)
+    again = store.append_turn(chat.id, "user", "Sure?")
+    second = TextRequest((asked, ChatMessage("assistant", "Here."), ChatMessage("user", "Sure?")), seed=2)
+    last = store.append_turn(chat.id, "assistant", "Yes.", request=second, of_turns=3)
+    other = store.append_turn(chat.id, "assistant", "No.", request=second, of_turns=3, after=again.id)
+    kept = store._read("SELECT coalesce(group_concat(request), '') FROM turns")[0][0]
+    assert "Where?" not in kept
+    with ChatStore(path) as reopened:
+        found = {turn.id: turn.request for turn in reopened.all_turns(chat.id)}
+        shown = reopened.turns(chat.id)
+    assert (found[answer.id], found[last.id], found[other.id]) == (first, second, second)
+    assert shown[-1].request == second
+
+
+def test_a_request_whose_turns_are_gone_is_none_and_costs_only_itself(store: ChatStore) -> None:
+    chat = store.new_conversation()
+    store.append_turn(chat.id, "assistant", "words", request=REQUEST, of_turns=2)
+    (turn,) = store.turns(chat.id)
+    assert (turn.content, turn.request) == ("words", None)
+
+
 def test_the_last_conversation_is_the_one_changed_last(store: ChatStore) -> None:
     assert store.last_conversation() is None
     first, second = store.new_conversation("first"), store.new_conversation("second")

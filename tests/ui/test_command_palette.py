@@ -197,6 +197,12 @@ def test_menus_that_change_while_it_is_open_are_read_again(opened: Bench) -> Non
     assert palette.shown == ["Opened before: brand-new"]
 
 
+def test_choices_in_lists_come_last_while_nothing_is_typed(opened: Bench) -> None:
+    shown = [each for each in opened_palette(opened).list.commands if each.possible]
+    assert [each.picked for each in shown] == sorted(each.picked for each in shown)
+    assert any(each.picked for each in shown)
+
+
 def test_a_menu_within_a_menu_is_walked(opened: Bench) -> None:
     outer = QMenu("Outer", opened.window)
     inner = outer.addMenu("&Inner")

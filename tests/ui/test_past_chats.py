@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QDate, QDateTime, Qt, QTime
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMenu, QPushButton
 
+from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import EngineStopped, Failed, Failure, PromptCounted, TextProduced, TextRequest
 from layerlight.store.chats import ChatStore
 from layerlight.ui.chat_list import when
@@ -309,6 +311,35 @@ def test_leaving_an_edit_changes_nothing(kept: Bench) -> None:
     assert chat.answers == ["Where is it?", "In France."]
 
 
+@pytest.mark.parametrize("end", ["left", "asked"])
+def test_what_was_being_written_comes_back_after_an_edit(kept: Bench, end: str) -> None:
+    chat = chat_of(kept)
+    chat.entry.setPlainText("Half a thou")
+    kept.desk.menus.actions["edit_question"].trigger()
+    assert chat.entry.toPlainText() == "Where is it?"
+    if end == "left":
+        kept.qtbot.keyClick(chat.entry, Qt.Key.Key_Escape)
+    else:
+        kept.qtbot.keyClick(chat.entry, Qt.Key.Key_Return)
+    assert chat.entry.toPlainText() == "Half a thou"
+    assert not chat.is_editing
+
+
+def test_tab_leads_through_the_chat_in_the_order_it_is_read(kept: Bench) -> None:
+    chat = chat_of(kept)
+    chat.entry.setPlainText("x")
+    chat.chats_button.setFocus()
+    names = []
+    for _ in range(8):
+        QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
+        now = QApplication.focusWidget()
+        names.append(now.accessibleName() or (now.text() if isinstance(now, QPushButton) else type(now).__name__))
+    assert names == [
+        "Sampling", "New", "Answer: In France.", "Copy the last answer", "Answer again", "Edit question", "Message",
+        "Send",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("end", ["failed", "died"])
 def test_without_another_answer_the_first_comes_back(kept: Bench, store: ChatStore, end: str) -> None:
     kept.session.answer_again()
@@ -400,6 +431,60 @@ def test_of_a_long_chat_the_newest_turns_are_shown_and_earlier_ones_on_request(
         bench.qtbot.mouseClick(talk.to_end_button, LEFT)
         assert bar.value() == bar.maximum()
         assert not talk.to_end_button.isVisible()
+
+
+def test_a_chat_that_grows_long_lets_its_earliest_views_go(make_bench: MakeBench, tmp_path: Path) -> None:
+    """H04: only while the reader follows the end."""
+    with ChatStore(tmp_path / "long.sqlite3") as store:
+        chat = store.new_conversation("long")
+        for number in range(60):
+            store.append_turn(chat.id, "user", f"q{number}")
+            store.append_turn(chat.id, "assistant", f"a{number}")
+        bench = make_bench(store=store)
+        bench.session.chats.reopen()
+        bench.session.reopen(bench.session.chats)
+        bench.open()
+        bench.load()
+        talk = chat_of(bench).talk
+        bench.qtbot.waitUntil(lambda: len(talk.views) == 24)
+        for shown_now in (48, 72, 96, 120):
+            talk.earlier_button.click()
+            bench.qtbot.waitUntil(lambda wanted=shown_now: len(talk.views) == wanted)  # type: ignore[misc]
+        assert not talk.earlier_button.isVisible()
+        bench.session.ask("Still there?")
+        assert len(talk.views) == 122
+        answer(bench, "Yes.")
+        talk.follow()
+        bench.session.ask("And now?")
+        assert talk.texts[-2] == "And now?"
+        bench.qtbot.waitUntil(lambda: len(talk.views) == 24)
+        assert talk.earlier_button.isVisible()
+        answer(bench, "Now.")
+
+
+def test_searches_that_follow_fast_are_answered_by_the_last(kept: Bench) -> None:
+    listed: list[str] = []
+    kept.session.conversations.listed.connect(lambda found: listed.append(found.words))
+    for words in ("p", "pa", "par", "paris"):
+        kept.session.conversations.find(words)
+    kept.qtbot.waitUntil(lambda: bool(listed))
+    assert listed == ["paris"]
+    kept.session.conversations.find("rome")
+    kept.qtbot.waitUntil(lambda: listed == ["paris", "rome"])
+
+
+def test_a_search_that_fails_is_said_and_the_next_one_runs(kept: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StoreFailed("The chats can't be read.", hint="Look at the disk.")
+
+    listed: list[object] = []
+    kept.session.conversations.listed.connect(listed.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(ChatStore, "conversations", fail)
+        kept.session.conversations.find("x")
+        kept.qtbot.waitUntil(lambda: "Look at the disk" in kept.desk.notice)
+    kept.session.conversations.find("rome")
+    kept.qtbot.waitUntil(lambda: len(listed) == 1)
 
 
 @pytest.mark.parametrize(

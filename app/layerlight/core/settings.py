@@ -58,6 +58,8 @@ class Settings:
     """What a plan is made for: see `Wishes.strategy`."""
     notifications: bool = True
     """Whether the end of long work is told while the window is not looked at."""
+    reduced_motion: bool | None = None
+    """None does as the system asks."""
 
     def with_folder(self, folder: str) -> Settings:
         """These settings after `folder` was opened."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
+from typing import Any
 
 import msgspec
 
 from layerlight.core.errors import StoreFailed
-from layerlight.store.chats import Conversation, Turn
+from layerlight.store.chats import Conversation
+from layerlight.store.turns import Turn
 
 FORMAT = 1
 """Version of the JSON's shape."""
@@ -42,7 +45,7 @@ def as_json(conversation: Conversation, shown: tuple[Turn, ...], turns: tuple[Tu
                 "created": _moment(turn.created),
                 "model": turn.folder,
                 "plan": turn.plan,
-                "request": msgspec.to_builtins(turn.request),
+                "request": _asked(turn),
                 "result": msgspec.to_builtins(turn.result),
             }
             for turn in turns
@@ -64,6 +67,14 @@ def write_chat(path: Path, text: str) -> None:
 
 def _speaker(turn: Turn) -> str:
     return WHO.get(turn.role) or PurePath(turn.folder).name or "Answer"
+
+
+def _asked(turn: Turn) -> Any:
+    """The request with its system message only: its other messages are the turns before it."""
+    if turn.request is None:
+        return None
+    system = tuple(each for each in turn.request.messages if each.role == "system")
+    return msgspec.to_builtins(replace(turn.request, messages=system))
 
 
 def _moment(seconds: float) -> str:

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from layerlight.core.characters import mended
 from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import RunResult, TextRequest
 from layerlight.store.database import Kept
-from layerlight.store.kept_file import KeptFile, dumped, loaded, open_or_in_memory
+from layerlight.store.kept_file import KeptFile, open_or_in_memory
+from layerlight.store.turns import COLUMNS, Turn, dump_request, dump_result, turns_of
 
 SCHEMA_VERSION = 2
 TITLE_LENGTH = 60
@@ -66,37 +67,6 @@ class Conversation:
     changed: float
     questions: int = 0
     """How many were asked, alternatives among them; only lists of conversations count them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One message of a conversation, with all that is needed to repeat an answer."""
-
-    id: int
-    conversation: int
-    role: str
-    """`system`, `user` or `assistant`."""
-    content: str
-    created: float
-    request: TextRequest | None = None
-    """The complete request that an answer came from."""
-    folder: str = ""
-    """The model that answered."""
-    plan: str = ""
-    """How it was placed, in words."""
-    result: RunResult | None = None
-    """None while an answer is being written, and for ever when the program ended in its middle."""
-    parent: int | None = None
-    """The turn before it."""
-    alternatives: tuple[int, ...] = ()
-    """All turns that follow the same parent, itself among them, oldest first."""
-
-    @property
-    def seed(self) -> int | None:
-        """The seed that was really used."""
-        if self.result is not None:
-            return self.result.seed
-        return self.request.seed if self.request is not None else None
 
 
 class ChatStore(KeptFile):
@@ -198,20 +168,18 @@ class ChatStore(KeptFile):
         rows = self._read(
             "WITH RECURSIVE shown(id) AS (SELECT leaf FROM conversations WHERE id = ? AND deleted IS NULL"
             " UNION SELECT parent FROM turns JOIN shown USING (id))"
-            f" SELECT {_TURN.format('request' if requests else 'NULL')} FROM turns JOIN shown USING (id)"
+            f" SELECT {COLUMNS.format('request' if requests else 'NULL')} FROM turns JOIN shown USING (id)"
             " ORDER BY id",
             (conversation,),
         )
-        siblings = self._siblings(conversation)
-        return tuple(_turn(row, siblings.get(row[-1], ())) for row in rows)
+        return turns_of(rows, self._siblings(conversation))
 
     def all_turns(self, conversation: int) -> tuple[Turn, ...]:
         """All turns, with alternatives that are not shown, oldest first."""
         rows = self._read(
-            f"SELECT {_TURN.format('request')} FROM turns WHERE conversation = ? ORDER BY id", (conversation,)
+            f"SELECT {COLUMNS.format('request')} FROM turns WHERE conversation = ? ORDER BY id", (conversation,)
         )
-        siblings = self._siblings(conversation)
-        return tuple(_turn(row, siblings.get(row[-1], ())) for row in rows)
+        return turns_of(rows, self._siblings(conversation))
 
     def choose(self, turn: int) -> None:
         """Lets its conversation show this turn, and what followed it last."""
@@ -236,6 +204,7 @@ class ChatStore(KeptFile):
         content: str,
         *,
         request: TextRequest | None = None,
+        of_turns: int = 0,
         folder: str = "",
         plan: str = "",
         result: RunResult | None = None,
@@ -243,7 +212,8 @@ class ChatStore(KeptFile):
     ) -> Turn:
         """Adds a turn after another one (None: as a first one), beside those that follow it already, and shows it.
 
-        For an answer that is still to come, add it empty and update it while it grows.
+        For an answer that is still to come, add it empty and update it while it grows. So many last messages of its
+        request are `of_turns` before it: they are not stored again.
 
         Raises StoreFailed also when the conversation is gone, which another window may have deleted.
         """
@@ -255,7 +225,17 @@ class ChatStore(KeptFile):
             added = database.execute(
                 "INSERT INTO turns (conversation, role, content, request, folder, plan, result, created, parent)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (conversation, role, words, _dump(request), mended(folder), mended(plan), _dump(result), now, parent),
+                (
+                    conversation,
+                    role,
+                    words,
+                    dump_request(request, of_turns),
+                    mended(folder),
+                    mended(plan),
+                    dump_result(result),
+                    now,
+                    parent,
+                ),
             )
             number = int(added.lastrowid or 0)
             database.execute("UPDATE conversations SET changed = ?, leaf = ? WHERE id = ?", (now, number, conversation))
@@ -276,7 +256,7 @@ class ChatStore(KeptFile):
         with self._writing() as database:
             database.execute(
                 "UPDATE turns SET content = ?, result = coalesce(?, result) WHERE id = ?",
-                (mended(content), _dump(result), turn),
+                (mended(content), dump_result(result), turn),
             )
 
     def delete_turn(self, turn: int) -> None:
@@ -307,7 +287,6 @@ def open_chats(path: Path) -> ChatStore:
 
 
 _COLUMNS = "id, title, created, changed"
-_TURN = "id, conversation, role, content, created, {}, folder, plan, result, parent"
 _HOLDS = (
     " AND (instr(fold(title), ?) OR EXISTS"
     " (SELECT 1 FROM turns WHERE conversation = conversations.id AND instr(fold(content), ?)))"
@@ -333,24 +312,3 @@ def _leaf(database: sqlite3.Connection, conversation: int) -> int | None:
 def _title(words: str) -> str:
     line = " ".join(words.split())
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
-
-
-def _dump(value: TextRequest | RunResult | None) -> str | None:
-    return None if value is None else dumped(value)
-
-
-def _turn(row: tuple[Any, ...], alternatives: tuple[int, ...]) -> Turn:
-    number, conversation, role, content, created, request, folder, plan, result, parent = row
-    return Turn(
-        number,
-        conversation,
-        role,
-        content,
-        created,
-        None if request is None else loaded(request, TextRequest),
-        folder,
-        plan,
-        None if result is None else loaded(result, RunResult),
-        parent,
-        alternatives,
-    )

@@ -5,7 +5,15 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import QRectF, Qt, Slot
-from PySide6.QtGui import QColor, QKeySequence, QPainter, QShortcut
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QColor,
+    QKeySequence,
+    QPainter,
+    QShortcut,
+    QTextCursor,
+)
 from PySide6.QtWidgets import QFrame, QStackedWidget, QWidget
 
 from layerlight.core.messages import (
@@ -39,6 +47,8 @@ class ChatPanel(QFrame):
         self.setMinimumWidth(WIDTH)
         self._session = session
         self._editing = False
+        self._draft = ""
+        """What was written when an edit began: it comes back."""
         self._shown: int | None = None
         """The conversation on the screen."""
         self._tokens = 0
@@ -154,7 +164,7 @@ class ChatPanel(QFrame):
         ask = self._session.ask_instead if self._editing else self._session.ask
         if ask(text):
             self._entry.clear()
-            self._show_edit(False)
+            self._leave_edit()
 
     @Slot()
     def edit_question(self) -> None:
@@ -162,6 +172,8 @@ class ChatPanel(QFrame):
         question = self._session.chats.last_question
         if question is not None and self._session.answering is None:
             self.show_talk()
+            if not self._editing:
+                self._draft = self._entry.toPlainText()
             self._show_edit(True)
             self._entry.setPlainText(question.content)
             self._entry.selectAll()
@@ -171,7 +183,9 @@ class ChatPanel(QFrame):
     def _leave_edit(self) -> None:
         if self._editing:
             self._show_edit(False)
-            self._entry.clear()
+            self._entry.setPlainText(self._draft)
+            self._entry.moveCursor(QTextCursor.MoveOperation.End)
+            self._draft = ""
 
     def _show_edit(self, editing: bool) -> None:
         self._editing = editing
@@ -258,6 +272,8 @@ class ChatPanel(QFrame):
 
     def _show_result(self, result: RunResult) -> None:
         self.talk.set_text(result.text)
+        if QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, f"Answer: {result.text}"))
         self._tokens = len(result.tokens)
         self._speed.setText(f"{result.tokens_per_second:.1f} tokens/s" if result.tokens_per_second else "")
         first = result.time_to_first_token

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import ChatMessage, RunResult, TextRequest
-from layerlight.store.chats import ChatStore, Conversation, Turn, open_chats
+from layerlight.store.chats import ChatStore, Conversation, open_chats
+from layerlight.store.turns import Turn
 
 SAVE_EVERY = 1.0
 """Seconds between two saves of an answer while it grows."""
@@ -110,8 +111,8 @@ class Chats:
             return
         try:
             turn = self._store.append_turn(
-                self.conversation.id, "assistant", "", request=request, folder=folder, plan=plan,
-                after=self.turns[-1].id if self.turns else None,
+                self.conversation.id, "assistant", "", request=request, of_turns=len(self.messages("")),
+                folder=folder, plan=plan, after=self.turns[-1].id if self.turns else None,
             )  # fmt: skip
         except StoreFailed:
             self.turns, self._before = self._before or self.turns, ()

@@ -23,6 +23,8 @@ class Command:
     keys: str
     action: QAction
     also: str = ""
+    picked: bool = False
+    """Whether it picks one of a list, as a machine."""
 
     @property
     def possible(self) -> bool:
@@ -35,11 +37,11 @@ def commands_of(menus: Iterable[tuple[str, QMenu]]) -> tuple[Command, ...]:
 
 
 def found(commands: Iterable[Command], typed: str, used: tuple[str, ...] = ()) -> tuple[Command, ...]:
-    """Those that fit what was typed, the best first; with nothing typed those used last come first.
+    """Those that fit what was typed, the best first; with nothing typed those used last, and choices in lists last.
 
     What can't be done now comes after what can.
     """
-    ranked: list[tuple[bool, float, int, int, Command]] = []
+    ranked: list[tuple[bool, float, int, bool, int, Command]] = []
     for at, each in enumerate(commands):
         points = score(typed, f"{each.words} {each.menu}")
         if points is None:
@@ -48,8 +50,8 @@ def found(commands: Iterable[Command], typed: str, used: tuple[str, ...] = ()) -
                 continue
             points -= 0.5
         before = used.index(each.words) if each.words in used else len(used)
-        ranked.append((not each.possible, -round(points, 3), before, at, each))
-    ranked.sort(key=lambda each: each[:4])
+        ranked.append((not each.possible, -round(points, 3), before, each.picked and not typed, at, each))
+    ranked.sort(key=lambda each: each[:-1])
     return tuple(each for *_, each in ranked)
 
 
@@ -63,7 +65,7 @@ def _within(menu: QMenu, title: str, before: str, also: str) -> Iterator[Command
             if action.isEnabled():
                 yield from _within(inner, title, f"{before}{words}: ", other)
         elif words and not action.isSeparator():
-            yield Command(before + words, title, keys or _keys(action), action, other)
+            yield Command(before + words, title, keys or _keys(action), action, other, bool(before))
 
 
 def _keys(action: QAction) -> str:

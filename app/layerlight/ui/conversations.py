@@ -14,7 +14,8 @@ from PySide6.QtGui import QGuiApplication
 
 from layerlight.core.errors import LayerlightError, StoreFailed
 from layerlight.store.chat_export import as_json, as_markdown, write_chat
-from layerlight.store.chats import ChatStore, Conversation, Turn
+from layerlight.store.chats import ChatStore, Conversation
+from layerlight.store.turns import Turn
 from layerlight.ui.happenings import ConversationChanged
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class Conversations(QObject):
         super().__init__(session)
         self._session = session
         self._closed = False
-        self._newest: object = None
+        self._finding = False
+        self._next: tuple[str, int] | None = None
+        """The search that is wanted once the one that runs has ended."""
         self._opening: object = None
         self._deleted: list[tuple[Conversation, bool]] = []
         """With each whether it was the one on the screen."""
@@ -72,17 +75,22 @@ class Conversations(QObject):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def find(self, words: str = "", skip: int = 0) -> None:
-        """Lists those that hold these words; `listed` tells the answer to the newest question only."""
-        self._newest = asked = object()
+        """Lists those that hold these words; one search runs at a time, and `listed` tells of the newest only."""
+        if self._finding:
+            self._next = words, skip
+            return
+        self._finding = True
+        self._beside(partial(_listed, words=words, skip=skip), self._take_listing)
 
-        def read(store: ChatStore) -> Listing:
-            return Listing(words, skip, store.conversations(words, PAGE, skip))
+    def _take_listing(self, found: Listing) -> None:
+        if self._next is None:
+            self.listed.emit(found)
 
-        def then(found: Listing) -> None:
-            if asked is self._newest:
-                self.listed.emit(found)
-
-        self._beside(read, then)
+    def _end_finding(self) -> None:
+        self._finding = False
+        wanted, self._next = self._next, None
+        if wanted is not None:
+            self.find(*wanted)
 
     def open(self, number: int) -> None:
         """Shows a conversation as it was left."""
@@ -98,10 +106,10 @@ class Conversations(QObject):
 
     def _show(self, read: Callable[[ChatStore], tuple[Conversation, tuple[Turn, ...]]]) -> None:
         self._opening = asked = object()
-        before = self.current
+        before = self._current_number
 
         def then(found: tuple[Conversation, tuple[Turn, ...]]) -> None:
-            if asked is self._opening and before == self.current and self._session.answering is None:
+            if asked is self._opening and before == self._current_number and self._session.answering is None:
                 self._session.show_conversation(*found)
 
         self._beside(read, then)
@@ -162,6 +170,10 @@ class Conversations(QObject):
 
     # -- within --------------------------------------------------------------------------------------------------
 
+    @property
+    def _current_number(self) -> int | None:
+        return self.current.id if self.current is not None else None
+
     def _answering(self, what: str) -> bool:
         """Whether an answer is being written here; says so."""
         if self._session.answering is None:
@@ -206,6 +218,8 @@ class Conversations(QObject):
             self._session.notify(f"{found.message} {found.hint}".strip())
         else:
             then(found)
+        if then == self._take_listing:
+            self._end_finding()
 
 
 def _tried(read: Callable[[ChatStore], object], store: ChatStore) -> object:
@@ -213,6 +227,10 @@ def _tried(read: Callable[[ChatStore], object], store: ChatStore) -> object:
         return read(store)
     except StoreFailed as failure:
         return failure
+
+
+def _listed(store: ChatStore, words: str, skip: int) -> Listing:
+    return Listing(words, skip, store.conversations(words, PAGE, skip))
 
 
 def _conversation(store: ChatStore, number: int) -> Conversation:

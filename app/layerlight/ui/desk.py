@@ -230,6 +230,9 @@ class Desk(QWidget):
             "left_panel": self._toggle_left,
             "full_screen": self.full_screen_wanted.emit,
             "notifications": self._toggle_notifications,
+            "reduced_motion": self._toggle_motion,
+            "copy_facts": self._copy_facts,
+            "show_folder": self._show_folder,
             "commands": self._toggle_commands,
             "about": self._about,
         }
@@ -317,6 +320,15 @@ class Desk(QWidget):
     def _toggle_notifications(self) -> None:
         self._session.change_settings(notifications=not self._session.settings.notifications)
 
+    def _toggle_motion(self) -> None:
+        self._session.change_settings(reduced_motion=not self._session.reduced_motion)
+
+    def _copy_facts(self) -> None:
+        self.work.facts.copy()
+
+    def _show_folder(self) -> None:
+        self.work.facts.show_folder()
+
     def _show_plan(self) -> None:
         self._show_side("plan")
 
@@ -401,7 +413,10 @@ class Desk(QWidget):
         actions["copy_answer"].setEnabled(any(turn.role == "assistant" for turn in session.turns))
         for key in ("wider_side", "narrower_side", "left_panel"):
             actions[key].setEnabled(self.working)
+        actions["copy_facts"].setEnabled(state.model is not None)
+        actions["show_folder"].setEnabled(bool(state.model and state.model.folder))
         if settings:
+            actions["reduced_motion"].setChecked(session.reduced_motion)
             actions["notifications"].setChecked(session.settings.notifications)
             self._menus.show_recent(session.settings.recent_folders, session.open_folder)
             if self._command_palette is not None:

@@ -72,12 +72,15 @@ WORDS = {
     "left_panel": "Show or hide the left panel",
     "full_screen": "Full screen",
     "notifications": "Tell me when long work ends",
+    "reduced_motion": "Reduce motion",
+    "copy_facts": "Copy the model’s facts",
+    "show_folder": "Show the model’s folder",
     "about": "About Layerlight",
 }
 MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("&File", ("open", "recent", "starter", "unseen", "models", "-", "quit")),
     ("&Plan", ("undo", "redo", "reset", "-", "machines", "export")),
-    ("&Model", ("load", "unload", "stop", "-", "survey", "calibrate")),
+    ("&Model", ("load", "unload", "stop", "-", "survey", "calibrate", "-", "copy_facts", "show_folder")),
     ("&Chat", (
         "new_chat", "past_chats", "-", "answer_again", "edit_question", "-",
         "copy_answer", "copy_chat", "save_chat", "-", "bring_back",
@@ -85,7 +88,7 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("&View", (
         "show_map", "show_table", "-",
         "show_plan", "show_chat", "log", "-",
-        "left_panel", "wider_side", "narrower_side", "full_screen", "-", "theme", "notifications",
+        "left_panel", "wider_side", "narrower_side", "full_screen", "-", "theme", "notifications", "reduced_motion",
     )),
     ("&Help", ("commands", "-", "about")),
 )  # fmt: skip
@@ -94,6 +97,7 @@ OTHER_WORDS = {
     "unseen": "hub hugging face name",
     "models": "well-known shape",
     "machines": "plan for what if simulate gpu mac card",
+    "reduced_motion": "animation accessibility calm",
     "notifications": "notification message background alert",
     "wider_side": "size width",
     "narrower_side": "size width",
@@ -114,7 +118,7 @@ OTHER_WORDS = {
     "about": "version licence",
 }
 """What else people call them: the command palette finds these too."""
-CHECKED = ("notifications",)
+CHECKED = ("notifications", "reduced_motion")
 """Actions that are on or off."""
 THEMES = {"system": "Like the system", "light": "Light", "dark": "Dark"}
 

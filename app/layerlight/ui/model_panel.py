@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Slot
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, QUrl, Slot
+from PySide6.QtGui import QContextMenuEvent, QDesktopServices, QGuiApplication
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QMenu, QScrollArea, QVBoxLayout, QWidget
 
 from layerlight.core.messages import LayerRan, TextProduced
 from layerlight.core.model import LayerKind, Model
@@ -74,6 +75,48 @@ class ModelPanel(QFrame):
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         return self._shown
+
+    @property
+    def text(self) -> str:
+        """The model's name and facts, and what each device holds, as lines."""
+        model = self._session.state.model
+        head = [model.name or model.folder] if model is not None else []
+        facts = [f"{name}: {value}" for name, value in self._shown]
+        return "\n".join([*head, *facts, *(card.accessibleName() for card in self._cards)])
+
+    @Slot()
+    def copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.text)
+        self._session.notify("The facts are on the clipboard.")
+
+    @Slot()
+    def show_folder(self) -> None:
+        """In the system's own file manager."""
+        model = self._session.state.model
+        if model is not None and model.folder:
+            QDesktopServices.openUrl(QUrl.fromLocalFile(model.folder))
+
+    def menu(self, card: DeviceCard | None = None) -> QMenu:
+        """What can be done with the facts, and with a device's."""
+        menu, model = QMenu(self), self._session.state.model
+        if card is not None:
+            words = card.accessibleName()
+            menu.addAction(f"Copy what {card.lane.title} holds", lambda: QGuiApplication.clipboard().setText(words))
+        menu.addAction("Copy all facts", self.copy)
+        if model is not None and model.folder:
+            folder = model.folder
+            menu.addSeparator()
+            menu.addAction("Copy the folder’s path", lambda: QGuiApplication.clipboard().setText(folder))
+            menu.addAction("Show the folder", self.show_folder)
+        return menu
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        under: QWidget | None = self.childAt(event.pos())
+        while under is not None and not isinstance(under, DeviceCard):
+            under = under.parentWidget()
+        menu = self.menu(under)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(event.globalPos())
 
     def prefer_next(self, prefer: bool) -> None:
         if prefer != self._prefer_next:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Slot
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QFrame
 
 from layerlight.core.messages import LayerRan, LoadProgressed, MemoryMeasured, TextProduced
@@ -19,6 +19,7 @@ class NoticeBar(QFrame):
         self.setObjectName("panel")
         self._session = session
         self._words = label("", "2", wrap=True)
+        self._words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         close = button("Close", "quiet", "Put this line away")
         close.clicked.connect(session.dismiss)
         line = row(margins=(20, 4, 12, 4))

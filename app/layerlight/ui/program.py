@@ -14,6 +14,7 @@ from layerlight.ui.desk import Desk, make_parts
 from layerlight.ui.faults import Faults
 from layerlight.ui.link import Link, engine_command
 from layerlight.ui.measurement_keeper import MeasurementKeeper
+from layerlight.ui.motion import SystemMotion
 from layerlight.ui.session import Session
 from layerlight.ui.settings_keeper import SettingsKeeper
 from layerlight.ui.shelf import Shelf
@@ -68,6 +69,7 @@ def assemble(
     yield from polish(desk)
     desk.furnish(window)
     Attention(session, window)  # the window's, as long as it lives
+    SystemMotion(session).start()
     if notice:
         session.notify(notice)
     return Program(session, window, desk, link, keeper, measurements, themes, faults)

@@ -30,6 +30,7 @@ from layerlight.core.messages import (
     Failed,
     Failure,
     LayerPlaced,
+    LayerRan,
     LoadProgressed,
     MachineCalibrated,
     MemoryMeasured,
@@ -58,7 +59,8 @@ from layerlight.core.plan import Plan
 from layerlight.core.planning.placement_map import read_map_file
 from layerlight.core.settings import Settings
 from layerlight.core.state import Phase, State, apply
-from layerlight.store.chats import ChatStore, Conversation, Turn
+from layerlight.store.chats import ChatStore, Conversation
+from layerlight.store.turns import Turn
 from layerlight.ui.chats import Chats
 from layerlight.ui.conversations import Conversations
 from layerlight.ui.happenings import (
@@ -138,6 +140,8 @@ class Session(QObject):
         self._history = History[Levers]()
         self._before_pins: Levers | None = None
         self._closed = False
+        self._system_motion = False
+        self._lit = 0.0
         self.planning = Planning(self._question)
         self.planning.made.connect(self._take_plan)
         self.planning.advised.connect(self._tell_advice)
@@ -170,6 +174,12 @@ class Session(QObject):
     @property
     def answering(self) -> Turn | None:
         return self._chats.answering
+
+    @property
+    def reduced_motion(self) -> bool:
+        """Whether as little as possible should move: as a person chose, else as the system asks."""
+        chosen = self.settings.reduced_motion
+        return self._system_motion if chosen is None else chosen
 
     @property
     def chats(self) -> Chats:
@@ -663,6 +673,12 @@ class Session(QObject):
             self.planning.soon()
         self._tell(SettingsChanged())
 
+    def take_system_motion(self, reduced: bool) -> None:
+        """Whether the system asks for less motion."""
+        if reduced != self._system_motion and not self._closed:
+            self._system_motion = reduced
+            self._tell(SettingsChanged())
+
     def notify(self, words: str) -> None:
         self.notice = words
         self._tell(Noticed(words))
@@ -736,8 +752,18 @@ class Session(QObject):
             self.stopping = False
             self._unheard.stop()
             self.strategies.resume()
+        if isinstance(event, LayerRan) and self._holds_still():
+            return
         self._tell(event)
         self._follow(event)
+
+    def _holds_still(self) -> bool:
+        """Whether the light stays where it is for this once; where it went meanwhile is in the state."""
+        now = time.monotonic()
+        if self.reduced_motion and now - self._lit < CALM:
+            return True
+        self._lit = now
+        return False
 
     def _keep(self, event: Event) -> None:
         """Into the store, before any view sees it."""
@@ -853,6 +879,8 @@ class Session(QObject):
 
 ENDS = ("Failed", "EngineStopped", "RunFinished", "StarterReady", "ModelLoaded", "MachineCalibrated")
 STEPS = (LayerPlaced, LoadProgressed)
+CALM = 0.5
+"""Seconds between two steps of the light where motion is reduced."""
 TURN = 0.003
 """Seconds after which no further event is taken in the same turn of the event loop."""
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QMenu, QScrollArea, QVBoxLayout, QWidget
 
-from layerlight.store.chats import Turn
+from layerlight.store.turns import Turn
 from layerlight.ui.controls import button, column, row
 from layerlight.ui.session import Session
 from layerlight.ui.steps import ENOUGH
@@ -108,12 +108,15 @@ class Talk(QScrollArea):
         if not kept & self._views.keys() or (answering and self._follow and len(self._views) > 4 * PAGE):
             self._first = turns[-PAGE].id if len(turns) > PAGE else 0
             self._follow = True
-        for number in [number for number in self._views if number not in kept or number < self._first]:
+        gone = [number for number in self._views if number not in kept or number < self._first]
+        for number in gone:
             view = self._views.pop(number)
             self._column.removeWidget(view)
             view.hide()
             view.deleteLater()
         self._make(AT_ONCE)
+        if gone and self._views:
+            self._order_tabs()
         self._live = None
         for turn in turns:
             view_or_none = self._views.get(turn.id)
@@ -158,6 +161,8 @@ class Talk(QScrollArea):
                 self._making.start()
                 break
             self._add(turn)
+        if missing:
+            self._order_tabs()
         self._tell_earlier()
 
     def _add(self, turn: Turn) -> None:
@@ -168,9 +173,17 @@ class Talk(QScrollArea):
         view.menu_wanted.connect(self._show_menu)
         self._column.insertWidget(sum(number < turn.id for number in self._views), view)
         self._views = dict(sorted({**self._views, turn.id: view}.items()))
-        last = max(self._views)
-        for number, each in self._views.items():
-            each.allow_tab(number == last)
+
+    def _order_tabs(self) -> None:
+        """From the earliest turn to the latest, then to what can be done with that."""
+        stop: QWidget = self._earlier
+        last = self.views[-1]
+        for view in self._views.values():
+            view.allow_tab(view is last)
+            for each in view.tab_stops:
+                QWidget.setTabOrder(stop, each)
+                stop = each
+        QWidget.setTabOrder(stop, self.copy_button)
 
     def _tell_earlier(self) -> None:
         hidden = sum(turn.id < self._first for turn in self._turns)

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QColor, QContextMenuEvent, QFocusEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from layerlight.store.chats import Turn
+from layerlight.store.turns import Turn
 from layerlight.ui.controls import button, column, framed, label, row
 from layerlight.ui.palette import theme_of
 from layerlight.ui.prose import Prose
@@ -32,6 +32,8 @@ class TurnView(QWidget):
         self.turn = turn
         self.is_question = turn.role == "user"
         self._ringed = False
+        self._ways: list[QWidget] = []
+        """The buttons that lead to its alternatives."""
         self._prose = Prose(turn.content)
         self._prose.installEventFilter(self)
         self._foot = label("", "3", wrap=True)
@@ -95,6 +97,7 @@ class TurnView(QWidget):
             if each.isEnabled():
                 each.clicked.connect(self._wanting(turn.alternatives[there]))
             line.addWidget(each)
+            self._ways.append(each)
         count = label(f"{at + 1} of {len(turn.alternatives)}", "3")
         count.setAccessibleName(f"{what.capitalize()} {at + 1} of {len(turn.alternatives)}")
         line.insertWidget(1, count)
@@ -114,6 +117,11 @@ class TurnView(QWidget):
         policy = Qt.FocusPolicy.StrongFocus if allowed else Qt.FocusPolicy.ClickFocus
         if self._prose.focusPolicy() != policy:
             self._prose.setFocusPolicy(policy)
+
+    @property
+    def tab_stops(self) -> list[QWidget]:
+        """What Tab can reach in it, in order."""
+        return [self._prose, *self._ways]
 
     def take_focus(self) -> None:
         self._prose.setFocus(Qt.FocusReason.ShortcutFocusReason)
