@@ -115,19 +115,19 @@ def measure_experts(folder: Path, tokens: int, console: Console) -> float:
     with _engine() as engine:
         engine.load(_request(model, experts), Job(lambda _event: None))
         loaded = engine.loaded
-        if loaded is None or loaded.experts is None:
+        if loaded is None or loaded.mapped is None:
             raise RunFailed("No expert is read from the disk.")
-        for path in loaded.experts.pages.paths:
+        for path in loaded.mapped.files.paths:
             forget_file(Path(path))
         for layer in experts:
-            own = [stored for name, stored in loaded.experts.stored.items() if name.startswith(f"{layer}.")]
+            own = [stored for name, stored in loaded.mapped.stored.items() if name.startswith(f"{layer}.")]
             whole = [(each.path, 0, os.path.getsize(each.path)) for each in own]
             loaded.model.get_submodule(layer).register_forward_hook(_forgetting(whole))
         _ours(engine, 2)
         before = bytes_read() or 0
         seconds, _answer = _ours(engine, tokens)
         read = (bytes_read() or 0) - before
-        used = sum(loaded.experts.carried[layer].bytes for layer in experts)
+        used = sum(loaded.mapped.carried[layer].bytes for layer in experts)
         console.print(
             f"  {1000 * seconds:.0f} ms, {read / tokens / 2**20:.0f} MiB a token", style="dim", highlight=False
         )

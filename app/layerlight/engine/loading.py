@@ -23,7 +23,7 @@ from layerlight.engine.checking import CheckedModel
 from layerlight.engine.dispatching import join_experts, loader_of, run_on_main, tie_on_disk
 from layerlight.engine.empty_model import torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
-from layerlight.engine.mapped_experts import MappedExperts, map_experts
+from layerlight.engine.mapped_layers import MappedLayers, map_from_disk
 from layerlight.engine.misfits import require_fitting
 from layerlight.engine.offload_folder import OffloadFolder
 from layerlight.engine.places import placed_layers
@@ -58,15 +58,15 @@ class LoadedModel:
     """What passes still read."""
     streamed: StreamedLayers | None = None
     """Layers that the ring reads from disk ahead of each pass."""
-    experts: MappedExperts | None = None
-    """Experts on disk that are pages of their files."""
+    mapped: MappedLayers | None = None
+    """Experts and tables on disk that are pages of their files."""
 
     def drop(self) -> None:
         """Lets go of weights, of the threads that read them, and of the offload folder."""
-        for reading in (self.streamed, self.experts):
+        for reading in (self.streamed, self.mapped):
             if reading is not None:
                 reading.close()
-        self.streamed = self.experts = None
+        self.streamed = self.mapped = None
         self.model = self.tokenizer = None
         self.carried = {}
         self.files.close()
@@ -130,10 +130,10 @@ def _load_and_look(
     quiet_bitsandbytes()
     avoid_failing_kernels(model)
     with ExitStack() as undo:  # threads that read end where the load fails after all
-        experts, streamed = _read_from_disk(model, request, undo)
+        mapped, streamed = _read_from_disk(model, request, undo)
         carried = carry_counted(model, layers)
         stored: dict[str, StoredTensor] = {}
-        for reading in (experts, streamed):
+        for reading in (mapped, streamed):
             if reading is not None:
                 carried |= reading.carried
                 stored |= reading.stored
@@ -142,23 +142,23 @@ def _load_and_look(
         files = _read_files(request, files_on_disk(model) | {each.path for each in stored.values()}, placed)
         undo.pop_all()
     return LoadedModel(
-        request, model, tokenizer, placed, carried, places, checked.config, offload, files, streamed, experts
+        request, model, tokenizer, placed, carried, places, checked.config, offload, files, streamed, mapped
     )
 
 
 def _read_from_disk(
     model: Any, request: LoadRequest, undo: ExitStack
-) -> tuple[MappedExperts | None, StreamedLayers | None]:
-    """What rests on disk and runs on the CPU is read by us: experts as chosen, layers ahead of their pass."""
+) -> tuple[MappedLayers | None, StreamedLayers | None]:
+    """What rests on disk and runs on the CPU is read by us: what is chosen when it is, the rest ahead."""
     loader = loader_of(model)
     index = {} if loader is None else loader.index
-    experts = map_experts(model, request, index)
-    if experts is not None:
-        undo.callback(experts.close)
+    mapped = map_from_disk(model, request, index)
+    if mapped is not None:
+        undo.callback(mapped.close)
     streamed = stream_from_disk(model, request, index)
     if streamed is not None:
         undo.callback(streamed.close)
-    return experts, streamed
+    return mapped, streamed
 
 
 def _read_files(request: LoadRequest, on_disk: set[str], placed: tuple[PlacedLayer, ...]) -> ReadFiles:

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from layerlight.core.messages import LoadRequest
 from layerlight.engine.disk_weights import DiskWeight, Index, is_called, take_over, weights_on_disk
-from layerlight.engine.mapped_experts import MappedExperts
+from layerlight.engine.mapped_layers import MappedLayers
 from layerlight.engine.nesting import outer_of
 from layerlight.engine.ring.layer_ring import LayerRing
 from layerlight.engine.ring.slot import Slot
@@ -98,20 +98,20 @@ class StreamedLayers:
 def listening(model: Any, check: Callable[[], None]) -> Iterator[None]:
     """While a run of this model lasts, waiting for weights on disk hears its stop; see `StreamedLayers.during`."""
     streamed: StreamedLayers | None = getattr(model, "streamed_layers", None)
-    experts: MappedExperts | None = getattr(model, "mapped_experts", None)
+    mapped: MappedLayers | None = getattr(model, "mapped_layers", None)
     with ExitStack() as stack:
         if streamed is not None:
             stack.enter_context(streamed.during(check))
-        if experts is not None:
-            stack.enter_context(experts.during(check))
+        if mapped is not None:
+            stack.enter_context(mapped.during(check))
         yield
 
 
 def stream_from_disk(model: Any, request: LoadRequest, index: Index) -> StreamedLayers | None:
     """Takes layers that rest on disk and run on the CPU over from accelerate; None when there are none.
 
-    Not experts: of those only the chosen ones are read. Raises BrokenModel or OSError when a file is no longer what it
-    was, MemoryError when there is no room for the buffers.
+    Not experts, of which a pass needs the chosen ones alone, nor what is mapped already. Raises BrokenModel or OSError
+    when a file is no longer what it was, MemoryError when there is no room for the buffers.
     """
     layers = tuple(placement.layer for placement in request.placements)
     inside = outer_of(layers)

@@ -18,9 +18,10 @@ from layerlight.core.errors import RunFailed
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.messages import LayerRan, LoadRequest, RunFinished, TextProduced
 from layerlight.core.model import LayerKind
-from layerlight.engine import mapped_experts
+from layerlight.engine import paged_files
 from layerlight.engine.engine import TorchEngine
-from layerlight.engine.mapped_experts import FilePages, MappedWeight, chosen_experts
+from layerlight.engine.mapped_layers import PartedWeight, chosen_parts
+from layerlight.engine.paged_files import PagedFiles
 from layerlight.engine.ring.unit_layout import StoredTensor
 from tests.engine.events import Events, ask, text_request
 from tests.engine.tiny_models import FUSED, plain_tokens, request_for, write_model
@@ -43,7 +44,7 @@ def test_what_the_router_chose_is_read_off_the_inputs(
     inputs: tuple[torch.Tensor, ...], chosen: tuple[int, ...] | None
 ) -> None:
     """Without repeats and in order; 8, one more than there are, stands for an expert of another machine."""
-    assert chosen_experts(inputs, 8) == chosen
+    assert chosen_parts(inputs, 8) == chosen
 
 
 @pytest.mark.parametrize(
@@ -55,19 +56,13 @@ def test_what_the_router_chose_is_read_off_the_inputs(
         ((), []),
     ],
 )
-def test_neighbours_are_read_as_one(
-    chosen: tuple[int, ...] | None, ranges: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    weight = MappedWeight(StoredTensor("file", 100, 80, torch.uint8), 8)
+def test_neighbours_are_read_as_one(chosen: tuple[int, ...] | None, ranges: list[tuple[int, int]]) -> None:
+    weight = PartedWeight(StoredTensor("file", 100, 80, torch.uint8), 8)
     assert [each[1:] for each in weight.ranges(chosen)] == ranges
-    monkeypatch.setattr(mapped_experts, "PIECE", 7)
-    pieces = [each[1:] for each in weight.ranges(chosen)]
-    assert all(end - begin <= 7 for begin, end in pieces)
-    assert sum(end - begin for begin, end in pieces) == sum(end - begin for begin, end in ranges)
 
 
 def test_a_weight_that_all_share_is_read_whole() -> None:
-    weight = MappedWeight(StoredTensor("file", 100, 80, torch.uint8), 1)
+    weight = PartedWeight(StoredTensor("file", 100, 80, torch.uint8), 1)
     assert [each[1:] for each in weight.ranges((3,))] == [(100, 180)]
 
 
@@ -88,7 +83,7 @@ def _too_old(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise OSError(errno.EINVAL, "Invalid argument")
             super().madvise(option, *rest)
 
-    monkeypatch.setattr(mapped_experts.mmap, "mmap", Old)
+    monkeypatch.setattr(paged_files.mmap, "mmap", Old)
 
 
 @pytest.mark.parametrize("system", ["new", "old"])
@@ -97,7 +92,7 @@ def test_bytes_are_the_files_before_and_after_they_are_let_go(
 ) -> None:
     if system == "old":
         _too_old(monkeypatch)
-    pages = FilePages([str(path)])
+    pages = PagedFiles([str(path)])
     view = pages.view(StoredTensor(str(path), 256, 1024, torch.uint8), (4, 256))
     ranges = [(str(path), 256, 768), (str(path), 100_000, 200_000)]
     for _ in range(2):
@@ -119,7 +114,7 @@ def _populates() -> bool:
 
 @pytest.mark.skipif(not _populates(), reason="this system can't read pages in ahead")
 def test_a_file_cut_short_is_an_error_and_no_bus_error(path: Path) -> None:
-    pages = FilePages([str(path)])
+    pages = PagedFiles([str(path)])
     os.truncate(path, 4096)
     with pytest.raises(OSError, match="Bad address"):
         pages.bring([(str(path), 0, 200_000)], lambda: None)
@@ -128,14 +123,14 @@ def test_a_file_cut_short_is_an_error_and_no_bus_error(path: Path) -> None:
 
 def test_a_stop_is_heard_while_pages_are_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
-    plain = FilePages._bring
+    plain = PagedFiles._bring
 
-    def hangs(pages: FilePages, *each: Any) -> None:
+    def hangs(pages: PagedFiles, *each: Any) -> None:
         answers.wait(30)
         plain(pages, *each)
 
-    monkeypatch.setattr(FilePages, "_bring", hangs)
-    pages = FilePages([str(path)])
+    monkeypatch.setattr(PagedFiles, "_bring", hangs)
+    pages = PagedFiles([str(path)])
 
     def stop() -> None:
         raise InterruptedError
@@ -194,6 +189,25 @@ def test_few_of_many_experts_are_read(engine: TorchEngine, tmp_path: Path) -> No
     for each in running.last(LayerRan).activity:
         if each.layer.endswith(".experts"):
             assert each.bytes_moved == sizes[each.layer] // 64 * 4 * each.passes
+
+
+@pytest.mark.parametrize("kind", ["llama", "tied", "gpt2"])
+def test_of_a_table_the_rows_of_the_tokens_are_read(kind: str, engine: TorchEngine, model_folder: Folder) -> None:
+    """A vocabulary may weigh a GB, of which a token needs one row; a tied head still needs all of it."""
+    folder = model_folder(kind)
+    engine.load(request_for(folder, lambda index, count: "disk", dtype="bfloat16", context=32), Events().job())
+    running = Events()
+    engine.generate(text_request(), running.job())
+    assert list(running.last(RunFinished).result.tokens) == plain_tokens(folder, "hello there, world", "bfloat16", 8)
+    assert engine.loaded is not None
+    for name, table in engine.loaded.model.named_modules():
+        if not isinstance(table, torch.nn.Embedding):
+            continue
+        moved = next(each.bytes_moved for each in running.last(LayerRan).activity if each.layer == name)
+        row = table.weight[0].nbytes
+        letters = len(set("hello there, world"))
+        positions = len("hello there, world")
+        assert moved == row * (7 + (positions if name == "transformer.wpe" else letters))
 
 
 def test_the_map_says_that_they_rest_on_disk_as_pages_of_it(engine: TorchEngine, model_folder: Folder) -> None:
