@@ -116,7 +116,7 @@ def _populates() -> bool:
 def test_a_file_cut_short_is_an_error_and_no_bus_error(path: Path) -> None:
     pages = PagedFiles([str(path)])
     os.truncate(path, 4096)
-    with pytest.raises(OSError, match="Bad address"):
+    with pytest.raises(OSError, match="Input/output error"):
         pages.bring([(str(path), 0, 200_000)], lambda: None)
     pages.close()
 

@@ -13,7 +13,6 @@ import torch
 
 from layerlight.engine.open_files import allow_open_files
 from layerlight.engine.ring.layer_ring import READERS
-from layerlight.engine.ring.page_buffer import PAGE
 from layerlight.engine.ring.unit_layout import PIECE, StoredTensor
 
 Range = tuple[str, int, int]
@@ -80,7 +79,7 @@ class PagedFiles:
         if not self._populates:
             return
         for path, begin, end in ranges:
-            start = begin // PAGE * PAGE
+            start = begin // mmap.PAGESIZE * mmap.PAGESIZE
             if path in self._maps:
                 self._maps[path].madvise(mmap.MADV_DONTNEED, start, end - start)
 
@@ -101,13 +100,15 @@ class PagedFiles:
             self._bring(*each)
 
     def _bring(self, path: str, begin: int, end: int) -> None:
-        start = begin // PAGE * PAGE
+        start = begin // mmap.PAGESIZE * mmap.PAGESIZE
         if self._populates:
             if hasattr(os, "posix_fadvise"):  # all of it asked for at once: page by page a disk is slow
                 os.posix_fadvise(self._numbers[path], start, end - start, os.POSIX_FADV_WILLNEED)
             try:
                 self._maps[path].madvise(_POPULATE_READ, start, end - start)
             except OSError as error:
+                if error.errno == errno.EFAULT:  # what touching it would have been a bus error for
+                    raise OSError(errno.EIO, os.strerror(errno.EIO), path) from error
                 if error.errno != errno.EINVAL:
                     raise
                 self._populates = False  # an older system: reading them brings them into its cache at least

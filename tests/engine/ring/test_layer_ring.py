@@ -132,6 +132,25 @@ def test_a_run_that_broke_off_begins_anew_at_the_first(ring: LayerRing, layouts:
     _pass(ring, layouts, [0, 1, 2, 3, 4, 0])
 
 
+def test_what_passes_leave_out_is_read_no_more(
+    ring: LayerRing, layouts: list[UnitLayout], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model's tower for pictures comes first and is no part of a run over text."""
+    for _ in range(2):
+        ring.rewind()
+        _pass(ring, layouts, [1, 2, 3, 4] * 2)
+    ring.rewind()
+    while not ring.full:
+        pass
+    read = _starts(ring, monkeypatch)
+    _pass(ring, layouts, [1, 2, 3, 4] * 2)
+    ring.rewind()
+    while not ring.full:
+        pass
+    assert "0" not in read
+    assert len(read) == 8
+
+
 def test_a_fault_is_raised_where_its_unit_is_taken_and_read_anew_after(
     layouts: list[UnitLayout], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,7 @@ class LayerRing:
         self._kinds = _kinds(self._layouts)
         self._slots = _slots(self._layouts, self._kinds, buffers)
         self._next = [*range(1, len(self._layouts)), 0]
-        self._upcoming = 0
+        self._first = self._upcoming = 0
         self._taken: int | None = None
         self._filling: deque[Slot] = deque()
         """Buffers in the order in which they will be taken."""
@@ -101,6 +101,7 @@ class LayerRing:
         """
         with self._came:
             self._aim(unit)
+            self._first = unit if self._taken is None else self._first
             while True:
                 if self._closed:
                     raise RunFailed("The model's layers on disk are closed.", hint="Load the model again.")
@@ -124,11 +125,11 @@ class LayerRing:
                 self._fill()
 
     def rewind(self) -> None:
-        """The next pass begins with the first unit, wherever the last one broke off. What failed is read anew."""
+        """The next pass begins as the last run did, wherever that broke off. What failed is read anew."""
         with self._came:
             self._taken = None
-            if any(slot.trouble for slot in self._filling) or (self._filling and self._filling[0].unit != 0):
-                self._restart(0)
+            if any(slot.trouble for slot in self._filling) or (self._filling and self._filling[0].unit != self._first):
+                self._restart(self._first)
 
     def close(self) -> None:
         """Ends the threads and closes the files. Buffers go with their last views."""
