@@ -217,6 +217,24 @@ def test_conversations_are_found_by_all_words_whatever_their_case(
     assert [each.title for each in store.conversations(words)] == found
 
 
+@pytest.mark.parametrize(
+    ("said", "word", "excerpt"),
+    [
+        ("Paris.", "paris", "Paris."),
+        ("It lies on the Seine,\n\nin  France.", "SEINE", "It lies on the Seine, in France."),
+        ("one two three four five six seven eight", "eight", "…five six seven eight"),
+        ("x" * 500 + "needle", "needle", "…" + "x" * 20 + "needle"),
+        ("Nothing of it", "title", ""),
+    ],
+)
+def test_what_stands_around_a_found_word_is_told(store: ChatStore, said: str, word: str, excerpt: str) -> None:
+    chat = store.new_conversation("the title")
+    store.append_turn(chat.id, "user", said)
+    (found,) = store.conversations(word)
+    assert found.excerpt == excerpt
+    assert store.conversations()[0].excerpt == ""
+
+
 def test_conversations_come_in_pages_with_their_questions_counted(store: ChatStore) -> None:
     for number in range(5):
         chat = store.new_conversation(str(number))

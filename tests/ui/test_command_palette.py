@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QFocusEvent
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtWidgets import QApplication, QMenu, QWidget
 
 from layerlight.ui.command_palette import CommandPalette
 from layerlight.ui.commands import commands_of
@@ -195,6 +195,15 @@ def test_menus_that_change_while_it_is_open_are_read_again(opened: Bench) -> Non
     assert "Opened before: brand-new" in palette.shown
     opened.qtbot.keyClicks(palette.field, "brand")
     assert palette.shown == ["Opened before: brand-new"]
+
+
+def test_all_of_it_has_a_name_for_a_reader_of_the_screen(opened: Bench) -> None:
+    palette = opened_palette(opened)
+    reached = [each for each in palette.findChildren(QWidget) if each.focusPolicy() & Qt.FocusPolicy.TabFocus]
+    assert palette.field in reached
+    assert all(each.accessibleName() for each in [*reached, palette.view])
+    spoken = palette.list.index(0).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert spoken.startswith(palette.list.commands[0].words)
 
 
 def test_choices_in_lists_come_last_while_nothing_is_typed(opened: Bench) -> None:

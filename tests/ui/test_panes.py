@@ -38,8 +38,7 @@ def test_keys_widen_and_narrow_the_right_panel_within_bounds(opened: Bench) -> N
     panes = panes_of(opened)
     opened.window.activateWindow()
     opened.qtbot.waitUntil(opened.window.isActiveWindow)
-    keys = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
-    opened.qtbot.keyClick(opened.window, Qt.Key.Key_Left, keys)
+    opened.qtbot.keyClick(opened.window, Qt.Key.Key_BracketLeft, Qt.KeyboardModifier.ControlModifier)
     assert panes.sizes()[2] == RIGHT + 40
     for _ in range(30):
         opened.desk.menus.actions["wider_side"].trigger()

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMenu, QPush
 from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import EngineStopped, Failed, Failure, PromptCounted, TextProduced, TextRequest
 from layerlight.store.chats import ChatStore
-from layerlight.ui.chat_list import when
+from layerlight.ui.chat_list import SECOND, when
 from layerlight.ui.chat_panel import ChatPanel
 from layerlight.ui.past_chats import PastChats
 from tests.fakes import answer_events
@@ -106,11 +106,12 @@ def test_a_chat_is_opened_by_a_double_click(kept: Bench) -> None:
 def test_a_chat_is_searched_and_opened_by_keys_alone(kept: Bench) -> None:
     chat = chat_of(kept)
     kept.window.activateWindow()
-    kept.qtbot.keyClick(kept.window, Qt.Key.Key_H, CONTROL)
+    kept.qtbot.keyClick(kept.window, Qt.Key.Key_H, CONTROL | Qt.KeyboardModifier.ShiftModifier)
     assert chat.shows_past
     assert chat.past.search.hasFocus()
     kept.qtbot.keyClicks(chat.past.search, "KILOMETRES deep")
     kept.qtbot.waitUntil(lambda: titles(kept) == ["Whales"])
+    assert chat.past.list.index(0).data(SECOND).endswith(" · Two kilometres.")
     kept.qtbot.keyClick(chat.past.search, Qt.Key.Key_Return)
     shown(kept, "How deep do they dive?", "Two kilometres.")
     assert chat.entry.hasFocus()
@@ -124,6 +125,15 @@ def test_arrows_lead_from_the_search_into_the_list_and_enter_opens(kept: Bench) 
     kept.qtbot.keyClick(past.view, Qt.Key.Key_Down)
     kept.qtbot.keyClick(past.view, Qt.Key.Key_Return)
     shown(kept, "How deep do they dive?", "Two kilometres.")
+
+
+def test_the_keys_that_open_the_list_lead_back(kept: Bench) -> None:
+    action = kept.desk.menus.actions["past_chats"]
+    action.trigger()
+    assert chat_of(kept).shows_past
+    action.trigger()
+    assert not chat_of(kept).shows_past
+    assert chat_of(kept).entry.hasFocus()
 
 
 def test_escape_leaves_the_list_and_nothing_changes(kept: Bench) -> None:
@@ -335,7 +345,7 @@ def test_tab_leads_through_the_chat_in_the_order_it_is_read(kept: Bench) -> None
         now = QApplication.focusWidget()
         names.append(now.accessibleName() or (now.text() if isinstance(now, QPushButton) else type(now).__name__))
     assert names == [
-        "Sampling", "New", "Answer: In France.", "Copy the last answer", "Answer again", "Edit question", "Message",
+        "Sampling", "New", "Answer: In France.", "Answer again", "Edit question", "Copy the last answer", "Message",
         "Send",
     ]  # fmt: skip
 
@@ -376,7 +386,10 @@ def test_nothing_is_answered_again_without_a_model(make_bench: MakeBench, store:
 
 
 def test_the_last_answer_is_copied(kept: Bench) -> None:
-    press(kept, chat_of(kept).talk.copy_button)
+    button = chat_of(kept).talk.copy_button
+    press(kept, button)
+    assert button.text() == "Copied"
+    kept.qtbot.waitUntil(lambda: button.text() == "Copy")
     assert QGuiApplication.clipboard().text() == "In France."
     QGuiApplication.clipboard().clear()
     kept.desk.menus.actions["copy_answer"].trigger()

@@ -19,6 +19,8 @@ from layerlight.store.turns import COLUMNS, Turn, dump_request, dump_result, tur
 
 SCHEMA_VERSION = 2
 TITLE_LENGTH = 60
+EXCERPT_LENGTH, BEFORE = 160, 20
+"""Characters of an excerpt, and of what stands in it before the word that was sought."""
 LAST = -1
 """In place of a turn's number: the one that its conversation shows last."""
 LEFT_OVER = 24 * 3600.0
@@ -67,6 +69,8 @@ class Conversation:
     changed: float
     questions: int = 0
     """How many were asked, alternatives among them; only lists of conversations count them."""
+    excerpt: str = ""
+    """Of a search: what stands around the first word that was sought, where a turn holds it."""
 
 
 class ChatStore(KeptFile):
@@ -111,13 +115,12 @@ class ChatStore(KeptFile):
         """
         folded = words.casefold().split()
         rows = self._read(
-            "SELECT id, title, created, changed,"
-            " (SELECT count(*) FROM turns WHERE conversation = conversations.id AND role = 'user')"
+            f"SELECT {_COLUMNS}, {_QUESTIONS}, {_FOUND if folded else 'NULL'}"
             f" FROM conversations WHERE deleted IS NULL {_HOLDS * len(folded)}"
             " ORDER BY changed DESC, id DESC LIMIT ? OFFSET ?",
-            (*(each for word in folded for each in (word, word)), most, skip),
+            (*folded[:1], *(each for word in folded for each in (word, word)), most, skip),
         )
-        return tuple(Conversation(*row) for row in rows)
+        return tuple(Conversation(*row, _excerpt(found, folded[0]) if found else "") for *row, found in rows)
 
     def conversation(self, number: int) -> Conversation | None:
         """The conversation of this number; None when it is gone or deleted."""
@@ -287,10 +290,24 @@ def open_chats(path: Path) -> ChatStore:
 
 
 _COLUMNS = "id, title, created, changed"
+_QUESTIONS = "(SELECT count(*) FROM turns WHERE conversation = conversations.id AND role = 'user')"
+_FOUND = (
+    "(SELECT content FROM turns WHERE conversation = conversations.id AND instr(fold(content), ?) ORDER BY id LIMIT 1)"
+)
 _HOLDS = (
     " AND (instr(fold(title), ?) OR EXISTS"
     " (SELECT 1 FROM turns WHERE conversation = conversations.id AND instr(fold(content), ?)))"
 )
+
+
+def _excerpt(content: str, word: str) -> str:
+    """One line from a few words before `word` on."""
+    at = max(0, content.casefold().find(word))
+    start = max(0, at - BEFORE)
+    if start:
+        start = content.find(" ", start, at) + 1 or start
+    line = " ".join(content[start : start + EXCERPT_LENGTH].split())
+    return f"…{line}" if start else line
 
 
 def _fold(words: str) -> str:

@@ -109,7 +109,7 @@ class ChatList(QAbstractListModel):
         self.more_wanted.emit(len(self.conversations))
 
     def _second(self, each: Conversation) -> str:
-        words = f"{when(each.changed)} · {plural(each.questions, 'question')}"
+        words = f"{when(each.changed)} · {each.excerpt or plural(each.questions, 'question')}"
         return f"{words} · open now" if each.id == self._current else words
 
 
@@ -132,9 +132,9 @@ class ChatRow(QStyledItemDelegate):
             p.drawRoundedRect(box, 7, 7)
         words = box.adjusted(9, 4, -9, -4)
         upper = QRectF(words.left(), words.top(), words.width(), words.height() / 2)
-        title = QFontMetricsF(font(13, 500)).elidedText(str(index.data()), Qt.TextElideMode.ElideRight, upper.width())
-        draw_words(p, upper, title, t.ink, 13, 500)
-        draw_words(p, upper.translated(0, upper.height()), str(index.data(SECOND)), t.ink3, 12)
+        title, second = str(index.data()), str(index.data(SECOND))
+        draw_words(p, upper, _fitting(title, upper.width(), 13, 500), t.ink, 13, 500)
+        draw_words(p, upper.translated(0, upper.height()), _fitting(second, upper.width(), 12), t.ink3, 12)
         p.restore()
 
     def createEditor(self, parent: QWidget, _option: QStyleOptionViewItem, _index: Index) -> QWidget:
@@ -149,6 +149,10 @@ class ChatRow(QStyledItemDelegate):
     def setModelData(self, editor: QWidget, model: QAbstractItemModel, index: Index) -> None:
         if isinstance(editor, QLineEdit):
             model.setData(index, editor.text())
+
+
+def _fitting(words: str, width: float, size: int, weight: int = 400) -> str:
+    return QFontMetricsF(font(size, weight)).elidedText(words, Qt.TextElideMode.ElideRight, width)
 
 
 def when(moment: float, now: QDateTime | None = None) -> str:

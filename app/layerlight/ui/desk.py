@@ -147,7 +147,9 @@ class Desk(QWidget):
     def make_work(self) -> Generator[None, None, None]:
         """Makes the working view before it is needed, in steps."""
         parts: list[QWidget] = []
-        past, _ = PastChats(self._session), self.command_palette
+        past = PastChats(self._session)
+        yield
+        self.command_palette.hide()  # made here, when it costs least
         yield
         for make in (
             *(partial(kind, self._session) for kind in PARTS if kind is not ChatPanel),
@@ -336,8 +338,11 @@ class Desk(QWidget):
         self._show_side("chat")
 
     def _show_past(self) -> None:
+        """The same keys lead back."""
+        shown = self.working and self.work.side == "chat" and self.work.chat.shows_past
         self._show_side("chat")
-        self.work.chat.show_past()
+        if not shown:
+            self.work.chat.show_past()
 
     def _edit_question(self) -> None:
         self._show_side("chat")

@@ -18,6 +18,8 @@ PAGE = 24
 """Turns that are shown of a long chat, and added by each wish for earlier ones."""
 AT_ONCE = 4
 """Turns that are always made without waiting."""
+COPIED = 1500
+"""ms for which the button says that it has copied."""
 NEAR = 24
 """px from the end within which the reader follows the answer."""
 
@@ -56,7 +58,9 @@ class Talk(QScrollArea):
         self.edit_button = button("Edit question", "quiet", "Ask the last question in other words; this one is kept")
         self.edit_button.clicked.connect(self.edit_wanted)
         self._bar = QWidget()
-        self._bar.setLayout(row(self.copy_button, self.again_button, self.edit_button, None, gap=0))
+        self._bar.setLayout(row(self.again_button, self.edit_button, self.copy_button, None, gap=0))
+        self._copied = QTimer(self, singleShot=True, interval=COPIED)
+        self._copied.timeout.connect(self._say_copy)
         self._column = QVBoxLayout()
         self._column.setSpacing(12)
         self._column.setContentsMargins(0, 0, 6, 0)
@@ -183,7 +187,7 @@ class Talk(QScrollArea):
             for each in view.tab_stops:
                 QWidget.setTabOrder(stop, each)
                 stop = each
-        QWidget.setTabOrder(stop, self.copy_button)
+        QWidget.setTabOrder(stop, self.again_button)
 
     def _tell_earlier(self) -> None:
         hidden = sum(turn.id < self._first for turn in self._turns)
@@ -215,11 +219,13 @@ class Talk(QScrollArea):
         answer = next((turn for turn in reversed(self._turns) if turn.role == "assistant"), None)
         if answer is not None:
             view = self._views.get(answer.id)
-            self._copy(view.text if view is not None else answer.content, "The answer is")
+            copy_text(view.text if view is not None else answer.content)
+            self.copy_button.setText("Copied")
+            self._copied.start()
 
-    def _copy(self, text: str, what: str) -> None:
-        QGuiApplication.clipboard().setText(text)
-        self._session.notify(f"{what} on the clipboard.")
+    @Slot()
+    def _say_copy(self) -> None:
+        self.copy_button.setText("Copy")
 
     @Slot(object, QPoint)
     def _show_menu(self, view: TurnView, at: QPoint) -> None:
@@ -233,8 +239,8 @@ class Talk(QScrollArea):
         what = "question" if view.is_question else "answer"
         selected, text = view.selected, view.text
         if selected:
-            menu.addAction("Copy the selection", lambda: self._copy(selected, "The selection is"))
-        menu.addAction(f"Copy the {what}", lambda: self._copy(text, f"The {what} is"))
+            menu.addAction("Copy the selection", lambda: copy_text(selected))
+        menu.addAction(f"Copy the {what}", lambda: copy_text(text))
         current = session.conversations.current
         if current is not None:
             number = current.id
@@ -301,3 +307,7 @@ class Talk(QScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._place_to_end()
+
+
+def copy_text(text: str) -> None:
+    QGuiApplication.clipboard().setText(text)
