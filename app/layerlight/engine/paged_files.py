@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import logging
 import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import torch
 
 from layerlight.engine.open_files import allow_open_files
-from layerlight.engine.ring.layer_ring import READERS
+from layerlight.engine.ring.layer_ring import PATIENCE, READERS
 from layerlight.engine.ring.unit_layout import PIECE, StoredTensor
+
+log = logging.getLogger(__name__)
 
 Range = tuple[str, int, int]
 """(path, begin, end) of bytes of a file."""
@@ -42,6 +45,7 @@ class PagedFiles:
             self._let_go_of_files()
             raise
         self._threads = ThreadPoolExecutor(READERS, "pages")
+        self._under_way: set[Future[None]] = set()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -60,7 +64,7 @@ class PagedFiles:
         """
         abandoned = threading.Event()
         pieces = [piece for each in ranges for piece in _pieces(each)]
-        pending = {
+        pending = self._under_way = {
             self._threads.submit(self._bring_all, pieces[first::READERS], abandoned)
             for first in range(min(READERS, len(pieces)))
         }
@@ -84,9 +88,16 @@ class PagedFiles:
                 self._maps[path].madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def close(self) -> None:
-        """Ends the threads. Pages go with the last view of them."""
-        self._threads.shutdown(cancel_futures=True)
-        self._let_go_of_files()
+        """Ends the threads. Pages go with the last view of them.
+
+        A thread whose read does not return is left behind with its file.
+        """
+        hung = wait(self._under_way, PATIENCE).not_done
+        self._threads.shutdown(wait=not hung, cancel_futures=True)
+        if hung:
+            log.warning("a read does not return: its thread is left behind")
+        else:
+            self._let_go_of_files()
 
     def _let_go_of_files(self) -> None:
         self._maps.clear()

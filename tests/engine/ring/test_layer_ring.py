@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layerlight.core.errors import RunFailed, Stopped
+from layerlight.engine.ring import layer_ring
 from layerlight.engine.ring.layer_ring import LayerRing
 from layerlight.engine.ring.page_buffer import PAGE
 from layerlight.engine.ring.slot import Slot
@@ -224,6 +225,41 @@ def test_no_thread_outlives_its_ring(layouts: list[UnitLayout]) -> None:
     assert threading.active_count() == before
     with pytest.raises(RunFailed, match="closed"):
         ring.take(0)
+
+
+def test_a_read_that_never_returns_does_not_hold_its_ring(
+    layouts: list[UnitLayout], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A share on a network may be gone for good: the model can be unloaded all the same."""
+    monkeypatch.setattr(layer_ring, "PATIENCE", 0.01)
+    answers = threading.Event()
+    monkeypatch.setattr(SourceFile, "read", lambda *_unused: answers.wait(30))
+    before = set(threading.enumerate())
+    ring = LayerRing(layouts)
+    threads = set(threading.enumerate()) - before
+    ring.close()
+    assert "a read does not return" in caplog.text
+    answers.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_no_room_for_buffers_leaves_nothing_open(layouts: list[UnitLayout], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_unused: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(layer_ring, "Slot", full)
+    closed: list[str] = []
+    plain = SourceFile.close
+
+    def close(file: SourceFile) -> None:
+        closed.append(file.path)
+        plain(file)
+
+    monkeypatch.setattr(SourceFile, "close", close)
+    with pytest.raises(MemoryError):
+        LayerRing(layouts)
+    assert len(closed) == UNITS
 
 
 def test_a_file_that_is_not_there_leaves_nothing_open(layouts: list[UnitLayout]) -> None:

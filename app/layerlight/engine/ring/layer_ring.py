@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from layerlight.core.errors import RunFailed
@@ -17,12 +20,16 @@ from layerlight.engine.ring.slot import Slot, SlotState
 from layerlight.engine.ring.source_file import SourceFile
 from layerlight.engine.ring.unit_layout import Piece, UnitLayout
 
+log = logging.getLogger(__name__)
+
 BUFFERS = 3
 """One that is computed with and two that are read ahead: with a single one every delay of the disk is waited for."""
 READERS = min(3, max(2, os.cpu_count() or 2))
 """Threads that read: they keep a disk busy, and on two cores a third would only take time from what computes."""
 SMALL = 16
 """Units of less than this part of the largest have buffers of their own: a norm must not keep a layer waiting."""
+PATIENCE = 5.0
+"""Seconds in which reads that are under way must return when the ring is closed."""
 _OPEN_TIMES = 4
 """How often a file is open at most: for either way of reading, to be watched, and as pages in memory."""
 _LISTENING = 0.05
@@ -44,7 +51,11 @@ class LayerRing:
         self._layouts = tuple(layouts)
         self._files = _opened(self._layouts)
         self._kinds = _kinds(self._layouts)
-        self._slots = _slots(self._layouts, self._kinds, buffers)
+        with ExitStack() as undo:
+            for file in self._files.values():
+                undo.callback(file.close)
+            self._slots = _slots(self._layouts, self._kinds, buffers)
+            undo.pop_all()
         self._next = [*range(1, len(self._layouts)), 0]
         self._first = self._upcoming = 0
         self._taken: int | None = None
@@ -132,16 +143,23 @@ class LayerRing:
                 self._restart(self._first)
 
     def close(self) -> None:
-        """Ends the threads and closes the files. Buffers go with their last views."""
+        """Ends the threads and closes the files. Buffers go with their last views.
+
+        A thread whose read does not return, from a share on a network that is gone, is left behind with its file.
+        """
         with self._came:
             self._closed = True
             self._pieces.clear()
             self._work.notify_all()
             self._came.notify_all()
+        deadline = time.monotonic() + PATIENCE
         for thread in self._threads:
-            thread.join()
-        for file in self._files.values():
-            file.close()
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
+            log.warning("a read does not return: its thread is left behind")
+        else:
+            for file in self._files.values():
+                file.close()
         self._slots, self._filling = (), deque()
 
     # -- what comes next, under the lock -----------------------------------------------------------------------------
