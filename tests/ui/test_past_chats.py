@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QDate, QDateTime, Qt, QTime
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QDate, QDateTime, QEvent, QPoint, Qt, QTime
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMenu, QPushButton, QWidget
 
 from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import EngineStopped, Failed, Failure, PromptCounted, TextProduced, TextRequest
@@ -498,6 +499,92 @@ def test_a_search_that_fails_is_said_and_the_next_one_runs(kept: Bench, monkeypa
         kept.qtbot.waitUntil(lambda: "Look at the disk" in kept.desk.notice)
     kept.session.conversations.find("rome")
     kept.qtbot.waitUntil(lambda: len(listed) == 1)
+
+
+# -- menus by keys, closing, and what stays behind -------------------------------------------------------------------
+
+
+@pytest.fixture
+def menus(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The words of each menu that is opened."""
+    found: list[list[str]] = []
+
+    def popup(menu: QMenu, _at: QPoint) -> None:
+        found.append([action.text().partition("\t")[0] for action in menu.actions() if action.text()])
+
+    monkeypatch.setattr(QMenu, "popup", popup)
+    return found
+
+
+def context(widget: QWidget, reason: QContextMenuEvent.Reason, at: QPoint) -> None:
+    QApplication.sendEvent(widget, QContextMenuEvent(reason, at, widget.mapToGlobal(at)))
+
+
+def test_the_menu_of_a_chat_is_opened_by_keys_and_by_the_mouse(kept: Bench, menus: list[list[str]]) -> None:
+    past = past_of(kept)
+    context(past.view, QContextMenuEvent.Reason.Keyboard, QPoint(5, 5))
+    assert menus[-1][0] == "Open"
+    at = past.view.visualRect(past.list.index(2)).center()
+    context(past.view.viewport(), QContextMenuEvent.Reason.Mouse, at)
+    assert past.chosen is not None
+    assert past.chosen.title == "Whales"
+    assert len(menus) == 2
+    context(past.view.viewport(), QContextMenuEvent.Reason.Mouse, QPoint(20, past.view.height() - 5))
+    assert len(menus) == 2
+
+
+def test_the_menu_of_a_turn_is_opened_by_keys(kept: Bench, menus: list[list[str]]) -> None:
+    views = chat_of(kept).talk.views
+    context(views[1]._prose, QContextMenuEvent.Reason.Keyboard, QPoint(5, 5))
+    assert menus[-1][0] == "Copy the answer"
+    kept.qtbot.keyClick(views[1]._prose, Qt.Key.Key_A, CONTROL)
+    context(views[1]._prose, QContextMenuEvent.Reason.Keyboard, QPoint(5, 5))
+    assert menus[-1][:2] == ["Copy the selection", "Copy the answer"]
+
+
+def test_h02_the_window_closes_while_chats_are_read(kept: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    listed: list[object] = []
+    kept.session.conversations.listed.connect(listed.append)
+    conversations = ChatStore.conversations
+
+    def slowly(store: ChatStore, *words: object) -> object:
+        begun.set()
+        go_on.wait(10)
+        return conversations(store, *words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ChatStore, "conversations", slowly)
+    kept.session.conversations.find("paris")
+    assert begun.wait(10)
+    kept.window.close()
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "conversations":
+            thread.join(10)
+    QApplication.processEvents()
+    assert listed == []
+
+
+def test_chats_opened_and_closed_many_times_leave_nothing_behind(kept: Bench) -> None:
+    def widgets() -> int:
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        return len(QApplication.allWidgets())
+
+    def round_trip() -> None:
+        for number, question in ((2, "When was it built?"), (3, "Where is it?")):
+            kept.desk.menus.actions["past_chats"].trigger()
+            kept.session.conversations.open(number)
+            kept.qtbot.waitUntil(lambda wanted=question: chat_of(kept).answers[:1] == [wanted])  # type: ignore[misc]
+            kept.desk.menus.actions["past_chats"].trigger()
+            kept.desk.command_palette.open()
+            kept.desk.command_palette.close_up()
+
+    kept.desk.work.map.focus_block("model.layers.3")
+    round_trip()
+    before = widgets()
+    for _ in range(30):
+        round_trip()
+    assert widgets() == before
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,12 @@ class AboutDialog(QDialog):
         close.clicked.connect(self.accept)
         said = label(self.text, "mono")
         said.setAccessibleName("Versions")
+        later = label("" if state.versions else "The engine’s libraries are named once it has warmed up.", "3")
         self.setLayout(
             column(
                 label("Layerlight", size=20, weight=600),
                 label(PURPOSE, "2", wrap=True),
-                8, said, label(f"Log: {log}", "3", wrap=True), label("Licence: Apache-2.0", "3"), 8,
+                8, said, later, label(f"Log: {log}", "3", wrap=True), label("Licence: Apache-2.0", "3"), 8,
                 row(copy, self.log_button, None, close), margins=(20, 20, 20, 16),
             )
         )  # fmt: skip
