@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
 if TYPE_CHECKING:
     from layerlight.ui.session import Session
@@ -34,7 +34,12 @@ class SystemMotion(QObject):
         self._session, self._read = session, read or reduces_motion
         self._found.connect(self._take, Qt.ConnectionType.QueuedConnection)
 
-    def start(self) -> None:
+    def start(self, after: int = 0) -> None:
+        """`after` so many ms, when nothing else waits."""
+        QTimer.singleShot(after, self, self._begin)
+
+    @Slot()
+    def _begin(self) -> None:
         threading.Thread(target=self._run, name="motion", daemon=True).start()
 
     def _run(self) -> None:

@@ -23,6 +23,10 @@ from layerlight.ui.theme import ThemeSwitch
 from layerlight.ui.window import Window
 
 
+MOTION_AFTER = 3000
+"""ms after which the system is asked whether it wants less motion: nothing moves before a model is loaded."""
+
+
 @dataclass(slots=True)
 class Program:
     """All that lives as long as the window does."""
@@ -69,7 +73,7 @@ def assemble(
     yield from polish(desk)
     desk.furnish(window)
     Attention(session, window)  # the window's, as long as it lives
-    SystemMotion(session).start()
+    SystemMotion(session).start(MOTION_AFTER)
     if notice:
         session.notify(notice)
     return Program(session, window, desk, link, keeper, measurements, themes, faults)
