@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,19 @@ from transformers.cache_utils import DynamicCache, QuantizedCache, QuantizedLaye
 
 from layerlight.core.model import TextShape
 from layerlight.core.sizing.kv_cache import kv_bytes, turned_back_bytes
+from layerlight.engine.cache_choice import quantized_cache
 from tests.core.models import dense
 
 pytestmark = pytest.mark.engine
 
 LAYERS = 3
 SHAPES = {"multi-head": (4, 4), "grouped": (4, 2), "multi-query": (4, 1)}
+
+MAKERS: dict[str, Callable[[LlamaConfig], Any]] = {
+    "usual": lambda config: DynamicCache(),
+    "the library's fp8": lambda config: QuantizedCache("fp8", config),
+    "our fp8": quantized_cache,
+}
 
 
 def shape_of(heads: int, key_value_heads: int) -> TextShape:
@@ -54,12 +62,12 @@ def held(value: Any) -> int:
 @pytest.mark.parametrize("heads", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("backend", [None, "fp8"])
+@pytest.mark.parametrize("maker", ["usual", "the library's fp8", "our fp8"])
 def test_the_bytes_of_a_cache_are_what_the_formula_says(
-    heads: tuple[int, int], dtype: str, batch: int, backend: str | None
+    heads: tuple[int, int], dtype: str, batch: int, maker: str
 ) -> None:
-    shape = shape_of(*heads)
-    cache = QuantizedCache(backend, config_of(shape)) if backend else DynamicCache()
+    shape, backend = shape_of(*heads), "fp8" if "fp8" in maker else None
+    cache = MAKERS[maker](config_of(shape))
     for tokens in (64, 64, 1, 1):
         new = states(shape, tokens, getattr(torch, dtype), batch)
         for index in range(LAYERS):
@@ -109,7 +117,7 @@ def test_integers_keep_at_most_127_tokens_as_they_are(prompt: int) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_turning_back_takes_what_the_formula_says(heads: tuple[int, int], dtype: str) -> None:
     shape = shape_of(*heads)
-    cache = QuantizedCache("fp8", config_of(shape))
+    cache = quantized_cache(config_of(shape))
     first, new = (states(shape, tokens, getattr(torch, dtype), 1, "meta") for tokens in (999, 1))
     cache.update(first, first, 0)
     before = held((cache.layers[0]._quantized_keys, cache.layers[0]._quantized_values))

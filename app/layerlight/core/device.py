@@ -40,6 +40,8 @@ class Device:
     note: str = ""
     capability: tuple[int, int] | None = None
     """CUDA's compute capability; None for other kinds, and where nobody knows."""
+    caches: tuple[str, ...] | None = None
+    """Quantised KV caches that a probe ran on this device (`fp8`); None when not probed yet."""
 
     @property
     def is_accelerator(self) -> bool:

@@ -19,6 +19,7 @@ def load_request(plan: Plan, offload_folder: str | None = None) -> LoadRequest:
         attention=plan.attention,
         prefill_chunk=plan.prefill_chunk,
         offload_folder=offload_folder,
+        kv=plan.wishes.kv,
     )
 
 

@@ -48,6 +48,8 @@ class LoadRequest:
     prefill_chunk: int = 512
     """Tokens of the prompt computed in one pass."""
     offload_folder: str | None = None
+    kv: str = ""
+    """What keys and values are kept in: `fp8`, or `dtype` when empty."""
 
 
 @dataclass(frozen=True, slots=True)

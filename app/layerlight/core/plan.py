@@ -28,6 +28,8 @@ class Wishes:
     """`fastest`, `most-on-gpu`, or one of accelerate's names, which only the engine can work out."""
     workload: Workload = USUAL
     """What the plan is made fast for; it shrinks to a context that is shorter."""
+    kv: str = ""
+    """What keys and values are kept in: `fp8`, or the dtype they are computed in when empty. See `kv_choice`."""
 
     @property
     def freed(self) -> Wishes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import torch
 
 from layerlight.core.messages import LoadRequest, ModelChecked
+from layerlight.core.sizing.kv_cache import packed_bytes
 from layerlight.core.sizing.told_bytes import ToldBytes
+from layerlight.engine.cache_choice import require_cache
 from layerlight.engine.device_map import complete_map, main_device, require_names
 from layerlight.engine.empty_model import empty_model, read_config, torch_dtype
 from layerlight.engine.empty_pass import pass_bytes
@@ -54,6 +56,7 @@ def check(request: LoadRequest) -> CheckedModel:
     quantization = request.quantization or stored_bitsandbytes(stored)
     if quantization:
         require_quantization(quantization, {placement.rests_on for placement in request.placements})
+    require_cache(request.kv, config)
     model = empty_model(config, request)
     dtype = torch_dtype(request.dtype)
     places = {placement.layer: placement.rests_on for placement in request.placements}
@@ -82,7 +85,7 @@ def check(request: LoadRequest) -> CheckedModel:
     checked = ModelChecked(
         folder=request.folder,
         layers=tuple(sizes.items()),
-        kv_bytes=sum(passed.kv) if passed else kv_cache_bytes(model, request.context),
+        kv_bytes=_cache_bytes(request, passed.kv if passed else (kv_cache_bytes(model, request.context),)),
         unquantized=unquantized_modules(model) if request.quantization else (),
         told=ToldBytes(
             request.dtype,
@@ -96,6 +99,11 @@ def check(request: LoadRequest) -> CheckedModel:
         ),
     )
     return CheckedModel(config, device_map, main, checked, layer_of, bool(absent), resaved)
+
+
+def _cache_bytes(request: LoadRequest, kept: Sequence[int]) -> int:
+    """Of what layers keep in the model's dtype, the bytes in what the request keeps it in."""
+    return sum(packed_bytes(size, request.dtype) if request.kv else size for size in kept)
 
 
 def _layer_by_parameter(model: torch.nn.Module, places: Mapping[str, str]) -> dict[str, str]:

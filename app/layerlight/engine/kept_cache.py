@@ -120,12 +120,14 @@ def can_be_cut(cache: Any) -> bool:
     """
     from transformers.cache_utils import DummyLayer, DynamicIndexedLayer, DynamicLayer, DynamicSlidingWindowLayer
 
+    from layerlight.engine.fp8_layer import Fp8Layer  # a class of the library's: it needs all of it
+
     for layer in cache.layers:
         kind = type(layer)
         if kind is DynamicSlidingWindowLayer:
             if layer.record_past or layer.get_seq_length() >= layer.sliding_window:
                 return False
-        elif kind not in (DynamicLayer, DynamicIndexedLayer, DummyLayer):
+        elif kind not in (DynamicLayer, DynamicIndexedLayer, DummyLayer, Fp8Layer):
             return False
     return True
 

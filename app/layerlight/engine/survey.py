@@ -12,6 +12,7 @@ from layerlight.core.folders import own_folders
 from layerlight.core.machines.local_memory import disk, ram
 from layerlight.engine.accelerators import describe, find_accelerators, read_memory
 from layerlight.engine.dtypes import runnable_dtypes
+from layerlight.engine.fp8 import runnable_caches
 from layerlight.engine.hidden_gpus import gpu_facts, hidden_gpu_warning
 
 
@@ -25,13 +26,19 @@ def survey_machine(disk_folder: Path | None = None) -> Machine:
     memory = ram()
     # dtypes first: that starts each device's context, whose memory is then no longer counted as free
     dtypes = {accelerator.id: runnable_dtypes(accelerator.id) for accelerator in found}
-    devices = [replace(describe(each, read_memory(each), memory), dtypes=dtypes[each.id] or ()) for each in found]
+    devices = [
+        replace(
+            describe(each, read_memory(each), memory), dtypes=dtypes[each.id] or (), caches=runnable_caches(each.id)
+        )
+        for each in found
+    ]
     storage = disk(disk_folder or own_folders().offload)
     build, kinds = str(torch.__version__), frozenset(device.kind for device in devices)
     hidden = hidden_gpu_warning(gpu_facts(), build, built_for(), kinds)
+    tried = replace(memory, dtypes=runnable_dtypes(memory.id) or (), caches=runnable_caches(memory.id))
     failing = [_failing(device) for device in devices if dtypes[device.id] == ()]
     return Machine(
-        (*devices, replace(memory, dtypes=runnable_dtypes(memory.id) or ()), storage),
+        (*devices, tried, storage),
         torch_build=build,
         warnings=tuple(filter(None, (*problems, hidden, *failing))),
     )

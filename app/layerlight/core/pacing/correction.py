@@ -74,18 +74,18 @@ def plan_identity(plan: Plan) -> str:
     """A name for a placement with all that its speed depends on."""
     placements = [(each.layer, each.rests_on, each.runs_on, each.dtype) for each in plan.placements]
     wishes = plan.wishes
-    return _digest(
-        [placements, plan.dtype, wishes.quantization, wishes.attention, plan.budget.context, plan.prefill_chunk]
-    )
+    facts = [placements, plan.dtype, wishes.quantization, wishes.attention, plan.budget.context, plan.prefill_chunk]
+    return _digest([*facts, wishes.kv] if wishes.kv else facts)
 
 
 def kind_of(plan: Plan) -> str:
-    """`cpu>cpu disk>cpu`, with the quantisation if there is one."""
+    """`cpu>cpu disk>cpu`, with the quantisation if there is one, and with what the KV cache is kept in."""
     kinds = {device.id: device.kind for device in plan.machine.devices}
     ways = {
         f"{kinds.get(each.rests_on, each.rests_on)}>{kinds.get(each.runs_on, each.runs_on)}" for each in plan.placements
     }
-    return " ".join([*sorted(ways), *([plan.wishes.quantization] if plan.wishes.quantization else [])])
+    chosen = (plan.wishes.quantization, plan.wishes.kv and f"kv-{plan.wishes.kv}")
+    return " ".join([*sorted(ways), *(each for each in chosen if each)])
 
 
 def run_of(plan: Plan, loaded: ModelLoaded | None, result: RunResult, when: float) -> Run:

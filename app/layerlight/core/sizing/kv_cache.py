@@ -8,8 +8,8 @@ from layerlight.core.plan import PREFILL_CHUNK
 
 FP8 = "fp8"
 CACHE_BITS = {"int8": 8, FP8: 8, "int4": 4, "int2": 2}
-"""Bits an element in transformers' QuantizedCache, which takes full attention only. The integers need hqq or, below 8
-bits, optimum-quanto; fp8 needs torch alone. No plan offers one yet: nothing prices what turning it back costs."""
+"""Bits an element in transformers' QuantizedCache, which takes full attention only. Plans offer fp8, which needs torch
+alone; the integers need hqq or, below 8 bits, optimum-quanto, and nothing prices what turning them back costs."""
 
 _GROUP = 64
 """Elements that share a scale and a zero point, where the cache holds integers."""
@@ -42,15 +42,19 @@ def kv_bytes(
     return batch * (kept + _token_bytes(elements_per_token(shape, kind), tokens, width, cache))
 
 
-def turned_back_bytes(shape: TextShape, index: int, context: int, dtype: str, batch: int = 1) -> int:
-    """Most bytes that live beside an fp8 cache while layer `index` turns its keys and values back.
+def packed_bytes(size: int, dtype: str) -> int:
+    """Bytes in fp8 of what takes `size` bytes of one layer's keys and values in `dtype`."""
+    return size // DTYPE_SIZES[dtype] + _FP8_SCALES
 
-    The packed ones from before the token stay until the end; the values are float32 twice while the keys are back in
-    `dtype`. Attention then computes beside keys and values in `dtype`, one layer at a time.
+
+def turned_back_bytes(shape: TextShape, index: int, context: int, dtype: str, batch: int = 1) -> int:
+    """Most bytes that live beside an fp8 cache while layer `index` turns its keys and values back to `dtype`.
+
+    The packed ones from before the token stay until both are back; attention then computes with those in `dtype`, one
+    layer at a time.
     """
-    half = batch * context * elements_per_token(shape, layer_type(shape, index)) // 2
-    keys = half * DTYPE_SIZES[dtype]
-    return 2 * half + keys + 2 * 4 * half
+    elements = batch * context * elements_per_token(shape, layer_type(shape, index))
+    return elements + elements * DTYPE_SIZES[dtype]
 
 
 def layer_type(shape: TextShape, index: int) -> str:

@@ -82,13 +82,14 @@ def work_of(
     batch: int = 1,
     device_kind: str = "cpu",
     told: Work | None = None,
+    kv: str = "",
 ) -> Work:
-    """The same with what lies beside carried weights.
+    """The same with what lies beside carried weights, and beside a cache that is kept in `kv`.
 
     `told` is what the empty model says of the last whole chunk, which it computes as the CPU does: it takes the place
     of the formula, but for what differs on other kinds of devices.
     """
-    passes = _passes(shape, context, dtype, attention, chunk, device_kind)
+    passes = _passes(shape, context, dtype, attention, chunk, device_kind, kv)
     works = [each.work() for each in passes]
     if told is not None:
         first = works[0]
@@ -105,10 +106,12 @@ def experts_bytes(shape: TextShape, context: int, dtype: str, chunk: int, batch:
     return batch * max(each.in_experts() for each in _passes(shape, context, dtype, "sdpa", chunk, "cpu"))
 
 
-def _passes(shape: TextShape, context: int, dtype: str, attention: str, chunk: int, device_kind: str) -> list[_Pass]:
+def _passes(
+    shape: TextShape, context: int, dtype: str, attention: str, chunk: int, device_kind: str, kv: str = ""
+) -> list[_Pass]:
     fused, on_accelerator = device_kind in FUSED_SOFTMAX, device_kind != "cpu"
     return [
-        _Pass(shape, tokens, length, DTYPE_SIZES[dtype], attention, fused, on_accelerator)
+        _Pass(shape, tokens, length, DTYPE_SIZES[dtype], attention, fused, on_accelerator, bool(kv))
         for tokens, length in passes_of(context, chunk)
     ]
 
@@ -132,6 +135,8 @@ class _Pass:
     attention: str
     fused_softmax: bool
     on_accelerator: bool
+    packed: bool = False
+    """Whether the cache holds keys and values in 8 bit, which each layer turns back for its own attention."""
 
     def work(self) -> Work:
         throughout = self._throughout()
@@ -149,6 +154,8 @@ class _Pass:
             yield self._projecting(kind)
             if self.attention == "eager" and self._habits.scores[0] > 1:
                 yield from self._between_modules(kind)
+            if self.packed:  # a layer holds what it turned back until its output projection is done
+                yield 2 * self._hidden + 2 * self._projected(kind)[0] + self._turned_back(kind)
         if {LINEAR, HYBRID}.intersection(self.shape.layer_types):
             yield self._linear()
         yield self._mlp(self._habits.mlp - (0 if self._habits.streams else 1))
@@ -214,7 +221,7 @@ class _Pass:
         yield self._mlp(self._habits.mlp)
         yield 2 * self._hidden + queries + 2 * (keys + values) + self._growth(kind)
         taken = keys + values if self._habits.fused or self.shape.latent_rank is not None else 0
-        yield 2 * self._hidden + queries + taken + self._expanded(kind) + self._scores(kind)
+        yield 2 * self._hidden + queries + taken + self._expanded(kind) + self._scores(kind) + self._turned_back(kind)
 
     def _projected(self, kind: str) -> tuple[int, int, int]:
         """(queries, new keys, new values)."""
@@ -231,12 +238,18 @@ class _Pass:
         return self.tokens * shape.heads * head_dim(shape, kind) * self.width, new, new
 
     def _growth(self, kind: str) -> int:
-        """The old values beside the new, while the cache of one layer grows."""
+        """The old values beside the new, while the cache of a layer grows; packed ones beside all that is back."""
         old = self.length - self.tokens
+        if self.packed:
+            return old * elements_per_token(self.shape, kind) + self._turned_back(kind)
         window = window_of(self.shape, kind)
         if window is not None:
             old = min(old, tokens_held(old, window, self.tokens)) if old else 0
         return old * elements_per_token(self.shape, kind) // 2 * self.width
+
+    def _turned_back(self, kind: str) -> int:
+        """Keys and values in the model's dtype, beside their packed ones; a first pass attends to those it computed."""
+        return self._seen(kind) * elements_per_token(self.shape, kind) * self.width if self.packed else 0
 
     def _expanded(self, kind: str) -> int:
         """Keys and values as attention takes them: repeated for every head, or made from the latents."""
