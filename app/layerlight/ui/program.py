@@ -22,7 +22,6 @@ from layerlight.ui.steps import polish
 from layerlight.ui.theme import ThemeSwitch
 from layerlight.ui.window import Window
 
-
 MOTION_AFTER = 3000
 """ms after which the system is asked whether it wants less motion: nothing moves before a model is loaded."""
 
