@@ -35,6 +35,7 @@ FULL = Settings(
     window_state="AAAA",
     unknown=(("from_the_future", '{"a": [1, null]}'),),
     strategy="most-on-gpu",
+    kv="fp8",
     notifications=False,
     reduced_motion=True,
 )

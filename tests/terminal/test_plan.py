@@ -28,9 +28,9 @@ from tests.terminal.fake_engine import FakeEngine
 
 CARD = "desktop-rtx3060-12gb"
 PLAN_KEYS = {
-    "folder", "model", "limits", "context", "dtype", "quantization", "attention", "fits", "shortfall", "checked",
-    "verdict", "advice", "hint", "notes", "warnings", "placements", "device_map", "predicted", "source", "machine",
-    "strategy", "pins", "workload", "fixes", "unused",
+    "folder", "model", "limits", "context", "dtype", "quantization", "kv_cache", "attention", "fits", "shortfall",
+    "checked", "verdict", "advice", "hint", "notes", "warnings", "placements", "device_map", "predicted", "source",
+    "machine", "strategy", "pins", "workload", "fixes", "unused",
 }  # fmt: skip
 
 

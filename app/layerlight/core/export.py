@@ -65,6 +65,7 @@ def plan_json(plan: Plan) -> str:
         "context": plan.budget.context,
         "dtype": plan.dtype,
         "quantization": plan.wishes.quantization,
+        "kv_cache": plan.wishes.kv or None,
         "device_map": plan.device_map(),
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -107,7 +108,7 @@ def python_snippet(plan: Plan) -> str:
         "",
         f"# The plan keeps room for {plan.budget.context} tokens, prompt and answer together.",
         f'inputs = tokenizer("Hello", return_tensors="pt").to({_first_device(plan)!r})',
-        f"answer = model.generate(**inputs, max_new_tokens={min(64, max(1, plan.budget.context // 2))})",
+        f"answer = model.generate(**inputs, max_new_tokens={min(64, max(1, plan.budget.context // 2))}{_cache(plan)})",
         "print(tokenizer.decode(answer[0], skip_special_tokens=True))",
     ]
     return "\n".join(lines) + "\n"
@@ -136,6 +137,11 @@ def _quantization(plan: Plan, dtype: str) -> tuple[str, ...]:
                 f"        load_in_4bit=True, bnb_4bit_quant_type={four_bit!r}, bnb_4bit_compute_dtype={dtype}",
                 "    ),",
             )
+
+
+def _cache(plan: Plan) -> str:
+    kept = f'cache_implementation="quantized", cache_config={{"backend": {plan.wishes.kv!r}}}'
+    return f", {kept}" if plan.wishes.kv else ""
 
 
 def _beside(plan: Plan) -> str:

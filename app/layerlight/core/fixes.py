@@ -12,6 +12,8 @@ from layerlight.core.memory import MIB
 from layerlight.core.model import DTYPE_SIZES, LayerKind, Model
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
+from layerlight.core.planning.kv_choice import why_not
+from layerlight.core.sizing.kv_cache import FP8
 
 if TYPE_CHECKING:
     from layerlight.core.machines.machine_figures import MachineFile
@@ -21,6 +23,10 @@ WORTH_SAYING = 1.5
 
 SHORTEST_CONTEXT = 256
 """Tokens below which a context is no help."""
+
+SAME_TOKENS = 95
+"""Of 100 most likely next tokens, those that an fp8 cache left as they were: 240 greedy tokens of five answers of
+SmolLM2-135M-Instruct in float32, measured; the answers' perplexity rose by 2 %."""
 
 _QUANTIZED = {"int8": "8 bit", "nf4": "4 bit"}
 EXPERTS_TO_RAM = ("*.experts", CPU)
@@ -111,6 +117,20 @@ def _quantize(plan: Plan) -> Iterator[Fix]:
             "Answers lose a little exactness, more in 4 bit than in 8; loading takes longer.",
             wishes=wishes,
         )
+
+
+def _quantize_cache(plan: Plan) -> Iterator[Fix]:
+    """Half the bytes of the KV cache or less. Where turning it back costs what that gains, it is not worth saying."""
+    if plan.wishes.kv or plan.model.shape is None or why_not(plan.model.shape, plan.machine):
+        return
+    if any(device.kind == "mps" and device.caches is None for device in plan.machine.devices):
+        return  # no torch so far has float8 there: only a probe may say otherwise
+    yield from _fix(
+        plan,
+        f"Keep the KV cache in 8 bit ({FP8}).",
+        f"Answers may change: on the starter model {SAME_TOKENS} of 100 tokens stayed as they were.",
+        wishes=replace(plan.wishes, kv=FP8),
+    )
 
 
 def _other_dtype(plan: Plan) -> Iterator[Fix]:
@@ -289,6 +309,7 @@ _OFFERS: tuple[Callable[[Plan], Iterator[Fix]], ...] = (
     _without_pins,
     _experts_to_ram,
     _quantize,
+    _quantize_cache,
     _other_dtype,
     _shorter_context,
     _raised_limit,

@@ -22,12 +22,14 @@ from layerlight.core.plan import (
 from layerlight.core.planning.bundles import Ways, bundles_of, runs_together
 from layerlight.core.planning.choosing import Choice, Choosing
 from layerlight.core.planning.device_sets import DeviceSet, device_sets, may_stay
+from layerlight.core.planning.kv_choice import KV_CACHES, saved_words, why_not
 from layerlight.core.planning.pins import pinned_units
 from layerlight.core.planning.placement_map import place_by_hand
 from layerlight.core.planning.rooms import Room, reserve, rooms_of
 from layerlight.core.planning.shortfall import nearest_fit
 from layerlight.core.planning.units import Unit, units_of
 from layerlight.core.sizing.attention import attention_for
+from layerlight.core.sizing.kv_cache import FP8
 from layerlight.core.sizing.stored_format import stored_format
 from layerlight.core.sizing.told_bytes import told_weights, told_work
 from layerlight.core.sizing.work import Work
@@ -60,6 +62,9 @@ def make_plan(model: Model, machine: Machine, budget: Budget, wishes: Wishes | N
     choice = task.by_hand() if wishes.map else task.choose()
     prediction = task.predict(choice)
     placements = task.placements(choice, prediction)
+    if wishes.kv:
+        usual = _Task(model, shape, machine, budget, replace(wishes, kv=""), rooms, dtype).predict(choice)
+        notes = (*notes, saved_words(wishes.kv, usual.places, prediction.places))
     return Plan(model, machine, budget, wishes, dtype, placements, prediction, checked=task.is_checked, notes=notes)
 
 
@@ -86,6 +91,8 @@ def what_would_fit(plan: Plan) -> str:
     for context in (2048, 1024, 512):
         if context < budget.context and _fits(model, machine, replace(budget, context=context), wishes):
             return f"A context of {context} tokens would fit."
+    if not wishes.kv and _fits(model, machine, budget, replace(wishes, kv=FP8)):
+        return f"With the KV cache in {FP8} it would fit."
     if wishes.quantization == "int8" and _fits(model, machine, budget, replace(free, quantization="nf4")):
         return "In nf4 it would fit."
     if wishes.quantization and _fits(model, machine, budget, replace(free, quantization=None)):
@@ -132,6 +139,10 @@ def _check_wishes(model: Model, machine: Machine, budget: Budget, wishes: Wishes
             f"{model.name or 'This model'} is quantised already ({model.quantization}).",
             hint="Load it as it is, or choose the original model to quantise it another way.",
         )
+    if wishes.kv and wishes.kv not in KV_CACHES:
+        raise BadRequest(f"“{wishes.kv}” is no KV cache.", hint=f"Use {' or '.join(KV_CACHES)}, or leave it out.")
+    if wishes.kv and model.shape is not None and (words := why_not(model.shape, machine)):
+        raise BadRequest(f"The KV cache can't be kept in {wishes.kv}. {words}", hint="Leave it as it is.")
     if wishes.strategy in ENGINE_STRATEGIES and not wishes.map:
         raise BadRequest(
             f"The strategy “{wishes.strategy}” is accelerate's own: it needs the engine.",
@@ -216,13 +227,17 @@ class _Task:
             dtype,
             wishes.quantization,
             expands,
+            wishes.kv,
         )
         self.units = units if batch == 1 else tuple(replace(unit, kv=batch * unit.kv) for unit in units)
         self.work = {device.id: self._work(device) for device in machine.devices}
         self.beside = batch * memory.experts_bytes(shape, budget.context, dtype, PREFILL_CHUNK) if shape.experts else 0
         width = DTYPE_SIZES[dtype]
         cached = _fits_in_free_ram(model, machine)
-        self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK, cached=cached)
+        workload, kv = self.workload, wishes.kv
+        self.prices = Prices(
+            machine, shape, dtype, width, workload, budget.context, PREFILL_CHUNK, cached=cached, kv=kv
+        )
         self.pins = pinned_units(self.units, wishes.pins, (room.device.id for room in rooms))
         self.steps = _steps(model, self.units)
         self.bundles = bundles_of(self.units, shape, _rate_of(self.quantization), self.pins)
@@ -235,9 +250,8 @@ class _Task:
         """What a pass needs on a device that runs layers: by the empty model where it was asked, else by formula."""
         dtype, context = self.dtype, self.budget.context
         attention = attention_for(self.shape.model_type, self.wishes.attention)
-        work = work_of(
-            self.shape, context, dtype, attention, PREFILL_CHUNK, self.workload.batch, device.kind, self._told_work()
-        )
+        batch, told, kv = self.workload.batch, self._told_work(), self.wishes.kv
+        work = work_of(self.shape, context, dtype, attention, PREFILL_CHUNK, batch, device.kind, told, kv)
         largest = max((unit.largest_quantized for unit in self.units), default=0)
         work = work.beside(memory.dequantized_bytes(largest, dtype, self.quantization, device.is_accelerator))
         return work.at_least(self._loading(device, largest))

@@ -56,6 +56,8 @@ class Settings:
     """(key, JSON) of keys that a newer version wrote: kept for it."""
     strategy: str = "fastest"
     """What a plan is made for: see `Wishes.strategy`."""
+    kv: str = ""
+    """What keys and values are kept in: see `Wishes.kv`."""
     notifications: bool = True
     """Whether the end of long work is told while the window is not looked at."""
     reduced_motion: bool | None = None

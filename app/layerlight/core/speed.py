@@ -38,6 +38,9 @@ LAYER_OVERHEAD = 0.0009
 KV_TRAFFIC = 3
 """Times a pass moves the KV cache: growing it reads the old and writes the new one, attention reads that."""
 
+FP8_ON_CPU = 1.1e9
+"""Elements of an fp8 cache that a CPU turns back in a second: measured in bf16 on one core of an AVX2 processor."""
+
 
 def carry_seconds(
     size: float, rests_on: str, runs_on: str, rates: Mapping[str, float], runtime: Runtime = TODAY
@@ -160,11 +163,16 @@ class Prices:
         chunk: int,
         runtime: Runtime = TODAY,
         cached: bool = False,
+        kv: str = "",
     ) -> None:
         """`width` is bytes of an activation, `chunk` tokens of a prompt in one pass, `Traffic.kv` is of `context`.
 
-        `cached`: there is so much RAM that the system holds what rests on disk from the second pass on.
+        `cached`: there is so much RAM that the system holds what rests on disk from the second pass on. `kv` is what
+        the cache is kept in, where it has to be turned back.
         """
+        self._packed, self._width = bool(kv), width
+        later = range(2, -(-workload.prompt // chunk) + 1)
+        self._turned_back = sum(min(number * chunk, workload.prompt) for number in later) / context if kv else 0.0
         self.rates = rates_of(machine.bandwidths)
         if cached and DISK_WARM in self.rates:
             self.rates[DISK] = self.rates[DISK_WARM]
@@ -181,9 +189,9 @@ class Prices:
         resident = rests_on == runs_on
         batch = self.workload.batch
         brought = self._brought(traffic, batch, rests_on, runs_on)
-        cache = KV_TRAFFIC * traffic.kv * self._filled / self._bandwidth(runs_on, None)
+        cache = self._cache(traffic.kv * self._filled, runs_on)
         decode = self._busy(traffic, self._pass(traffic, batch, runs_on, batch > 1) + cache, runs_on, resident)
-        carrying = prefill = 0.0
+        carrying, prefill = 0.0, self._cache(traffic.kv * self._turned_back, runs_on)
         for tokens, times in self._chunks:
             seen = batch * (1 if traffic.last_only else tokens)
             carrying += times * self._brought(traffic, batch * tokens, rests_on, runs_on)
@@ -228,6 +236,17 @@ class Prices:
         read = traffic.read - traffic.routed * (1 - _share(self._shape, tokens))
         reading = read / self._bandwidth(place, traffic.quantization)
         return max(reading, traffic.operations * tokens / self._matrix(place)) if computes else reading
+
+    def _cache(self, size: float, place: str) -> float:
+        """Seconds in which passes move so many bytes of the KV cache; one in fp8 grows, is turned back and then read.
+
+        An accelerator's own kernels take as long as what they move; a CPU has none.
+        """
+        bandwidth = self._bandwidth(place, None)
+        if not self._packed:
+            return KV_TRAFFIC * size / bandwidth
+        back = size / FP8_ON_CPU if place == CPU else (3 + 3 * self._width) * size / bandwidth
+        return back + self._width * size / bandwidth
 
     def _busy(self, traffic: Traffic, working: float, place: str, resident: bool) -> float:
         """With what Python and dispatch take: an accelerator works meanwhile, unless it waits for weights."""

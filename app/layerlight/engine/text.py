@@ -16,6 +16,7 @@ import torch
 from layerlight.core.errors import LayerlightError, NotFinite, RunFailed, Stopped
 from layerlight.core.job import Job
 from layerlight.core.messages import LoadRequest, PromptCounted, RunResult, TextRequest
+from layerlight.engine.cache_choice import cache_for
 from layerlight.engine.empty_model import read_config
 from layerlight.engine.failures import LIBRARY_FAILURES, ran_out, running_failure
 from layerlight.engine.kept_cache import BegunCache, KeptCache
@@ -172,6 +173,7 @@ def _generate(run: _Run, begun: BegunCache, chunk: int) -> None:
     model = run.loaded.model
     ids = torch.tensor([run.ids], dtype=torch.long, device=_entrance(model))
     rest = len(run.ids) - begun.reused
+    cache = cache_for(begun, run.loaded)
     with torch.inference_mode(), _no_word_about_devices():
         model.generate(
             ids,
@@ -179,7 +181,7 @@ def _generate(run: _Run, begun: BegunCache, chunk: int) -> None:
             generation_config=_settings(run, chunk if rest > chunk else None),
             streamer=TokenStream(run.produced, run.loaded.files),
             logits_processor=LogitsProcessorList([_FiniteOnly()]),
-            **({} if begun.cache is None else {"cache": begun.cache}),
+            **({} if cache is None else {"cache": cache}),
         )
 
 

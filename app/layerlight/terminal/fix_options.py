@@ -22,6 +22,8 @@ def _of_wishes(before: Wishes, after: Wishes) -> tuple[str, ...]:
     found = []
     if after.quantization and after.quantization != before.quantization:
         found.append(f"--quantize {after.quantization}")
+    if after.kv and after.kv != before.kv:
+        found.append(f"--kv-cache {after.kv}")
     if after.dtype and after.dtype != before.dtype:
         found.append(f"--dtype {after.dtype}")
     if before.strategy != after.strategy:

@@ -8,6 +8,7 @@ from layerlight.core.device import parse_limit
 from layerlight.core.errors import BadRequest
 from layerlight.core.memory import QUANTIZATIONS
 from layerlight.core.placing import ENGINE_STRATEGIES, STRATEGIES
+from layerlight.core.planning.kv_choice import KV_CACHES
 from layerlight.core.planning.pins import parse_pin
 from layerlight.core.planning.workload import USUAL, Workload
 from layerlight.terminal.exporting import FORMATS, Export
@@ -27,6 +28,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     add("--context", type=int, metavar="N", help="tokens of prompt and answer together")
     add("--dtype", choices=tuple(DTYPES), metavar="DTYPE", help="bfloat16, float16 or float32")
     add("--quantize", choices=QUANTIZATIONS, help="quantise while loading")
+    add("--kv-cache", choices=KV_CACHES, help="what keys and values are kept in; their own dtype when left out")
     add("--attention", choices=("sdpa", "eager"), default="sdpa", help="how attention is computed")
     add("--map", metavar="FILE", help="a placement by hand: JSON {layer: place}, or what “plan --json” printed")
     add(
@@ -82,6 +84,7 @@ def wishes_of(options: argparse.Namespace, model: str, offload_folder: str | Non
         strategy=options.strategy,
         workload=Workload(options.prompt_tokens, options.answer_tokens),
         machine=getattr(options, "machine", None),
+        kv=options.kv_cache or "",
     )
 
 

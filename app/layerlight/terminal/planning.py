@@ -15,6 +15,7 @@ from layerlight.core.machines.public_models import public_model, public_model_na
 from layerlight.core.placing import ENGINE_STRATEGIES, STRATEGIES, make_plan, require_fit
 from layerlight.core.plan import Plan
 from layerlight.core.plan_table import Cell, table
+from layerlight.core.planning.kv_choice import why_not
 from layerlight.core.unused_room import unused_words
 from layerlight.terminal import fix_options, measured, plan_tables, report, tables
 from layerlight.terminal.exporting import Export
@@ -146,7 +147,9 @@ def _compare(terminal: Terminal, wishes: PlanWishes, source: Source, found: Plan
     return 0
 
 
-_COMPARED = ("folder", "model", "limits", "context", "dtype", "quantization", "source", "machine", "workload")
+_COMPARED = (
+    "folder", "model", "limits", "context", "dtype", "quantization", "kv_cache", "source", "machine", "workload",
+)  # fmt: skip
 
 
 def _by_accelerate(terminal: Terminal, found: Plan, source: Source) -> list[Compared]:
@@ -176,6 +179,8 @@ def _table(terminal: Terminal, wishes: PlanWishes) -> int:
         asked = wishes.asked(model)
         if model.quantization:  # as it is: one such model is no reason to refuse a table of many
             asked = replace(asked, quantization=None)
+        if model.shape is not None and why_not(model.shape, Machine(())):  # likewise one whose cache can't be
+            asked = replace(asked, kv="")
         cells += table([model], machines, wishes.budget(model), asked)
     _give_table(terminal, wishes, cells, one=bool(sources))
     return 0
@@ -194,6 +199,7 @@ def _give_table(terminal: Terminal, wishes: PlanWishes, cells: list[Cell], one: 
     content = {
         "context": wishes.context,
         "quantization": wishes.quantization,
+        "kv_cache": wishes.kv or None,
         "dtype": wishes.dtype,
         "cells": [plan_tables.of_cell(cell) for cell in cells],
     }

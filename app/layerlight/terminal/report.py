@@ -23,6 +23,7 @@ def of_machine(machine: Machine) -> dict[str, Any]:
                 "free": device.free,
                 "shares_memory_with": device.shares_memory_with,
                 "dtypes": list(device.dtypes),
+                "kv_caches": None if device.caches is None else list(device.caches),
                 "note": device.note,
             }
             for device in machine.devices
@@ -78,6 +79,7 @@ def of_plan(plan: Plan) -> dict[str, Any]:
         "context": plan.budget.context,
         "dtype": plan.dtype,
         "quantization": plan.wishes.quantization,
+        "kv_cache": plan.wishes.kv or None,
         "attention": plan.wishes.attention,
         "fits": plan.fits,
         "shortfall": plan.shortfall,

@@ -76,7 +76,7 @@ def title(plan: Plan) -> str:
     words = [
         plan.model.name,
         plan.wishes.quantization or plan.dtype,
-        f"context {plan.budget.context}",
+        f"context {plan.budget.context}" + (f", KV cache in {plan.wishes.kv}" if plan.wishes.kv else ""),
         "checked" if plan.checked else "estimated",
     ]
     return printable(" · ".join(words))

@@ -30,6 +30,8 @@ class PlanWishes:
     workload: Workload = USUAL
     machine: str | None = None
     """A machine's name or file, in place of this one."""
+    kv: str = ""
+    """What keys and values are kept in: see `Wishes.kv`."""
 
     def __post_init__(self) -> None:
         by_hand = "--map" if self.map_file else "--pin" if self.pins else ""
@@ -56,6 +58,7 @@ class PlanWishes:
             self.pins,
             self.strategy,
             self.workload,
+            self.kv,
         )
 
     def _map(self, model: Model) -> tuple[tuple[str, str], ...]:

@@ -271,7 +271,8 @@ def _seconds(
 def _kv(plan: Plan, layer: Layer) -> int:
     if plan.model.shape is None or layer.kind is not LayerKind.DECODER or layer.index is None:
         return 0
-    return memory.kv_bytes(plan.model.shape, layer.index, plan.budget.context, plan.dtype)
+    kept_in = plan.wishes.kv or None
+    return memory.kv_bytes(plan.model.shape, layer.index, plan.budget.context, plan.dtype, cache=kept_in)
 
 
 def _largest(plan: Plan, layer: Layer) -> int:

@@ -10,9 +10,11 @@ from PySide6.QtWidgets import QFrame, QMenu, QScrollArea, QSlider, QVBoxLayout, 
 from layerlight.core import memory
 from layerlight.core.device import DISK, Device, Machine
 from layerlight.core.messages import LayerPlaced, LayerRan, LoadProgressed, MemoryMeasured, TextProduced
-from layerlight.core.model import LayerKind
+from layerlight.core.model import LayerKind, Model
 from layerlight.core.placing import ENGINE_STRATEGIES
 from layerlight.core.plan import Plan
+from layerlight.core.planning.kv_choice import why_not
+from layerlight.core.sizing.kv_cache import FP8
 from layerlight.core.state import State
 from layerlight.ui.controls import Check, Segments, button, column, label, retone, row, rule
 from layerlight.ui.fixes_panel import FixesPanel
@@ -24,6 +26,8 @@ from layerlight.ui.words import plural, short_size
 WIDTH = 352
 """As wide as what takes its place: the map beside it must not be drawn anew when they change."""
 PRECISIONS = {"full": None, "int8": "int8", "nf4": "nf4"}
+CACHES = {"full": ("", "As computed"), FP8: (FP8, "8-bit")}
+"""(what keys and values are kept in, words) by choice."""
 SHORTEST = 256
 
 
@@ -56,6 +60,10 @@ class PlanPanel(QFrame):
         return self._context
 
     @property
+    def cache(self) -> Segments:
+        return self._cache
+
+    @property
     def shortfall(self) -> str:
         return self._shortfall.text()
 
@@ -70,6 +78,12 @@ class PlanPanel(QFrame):
         self._context.valueChanged.connect(self._choose_context)
         self._context_value = label("", size=13, weight=600)
         self._context_note = label("", "3", wrap=True)
+        self._cache = Segments(tuple((key, words) for key, (_, words) in CACHES.items()), "KV cache")
+        self._cache.chosen.connect(self._choose_cache)
+        self._cache_note = label("", "3", wrap=True)
+        self._cache_rows = QWidget()
+        self._cache_rows.setLayout(column(label("KV cache"), self._cache, self._cache_note, gap=2))
+        self._cache_rows.hide()
         self._places = QVBoxLayout()
         self._places.setSpacing(10)
         self._absent = QVBoxLayout()
@@ -83,9 +97,9 @@ class PlanPanel(QFrame):
         inner.setLayout(
             column(
                 self.fixes, label("Plan", "head"), self._precision, self._precision_note, 4, self.strategies,
-                column(row(label("Context"), None, self._context_value), self._context, self._context_note, gap=2), 4,
-                self._places, 2, column(self._disk, self._disk_note, gap=2), self._absent, self._shortfall, 4,
-                rule(), self._ties, None, margins=(16, 16, 16, 12),
+                column(row(label("Context"), None, self._context_value), self._context, self._context_note, gap=2),
+                self._cache_rows, 4, self._places, 2, column(self._disk, self._disk_note, gap=2), self._absent,
+                self._shortfall, 4, rule(), self._ties, None, margins=(16, 16, 16, 12),
             )
         )  # fmt: skip
         self.reset = button("Reset to the fastest", "link")
@@ -116,6 +130,10 @@ class PlanPanel(QFrame):
     @Slot(int)
     def _choose_context(self, value: int) -> None:
         self._session.change_settings(context=self._tokens(value))
+
+    @Slot(str)
+    def _choose_cache(self, key: str) -> None:
+        self._session.change_settings(kv=CACHES[key][0])
 
     @Slot(bool)
     def _choose_disk(self, allowed: bool) -> None:
@@ -154,6 +172,7 @@ class PlanPanel(QFrame):
         self._precision.choose(next(key for key, value in PRECISIONS.items() if value == chosen))
         self._precision_note.setText(reason or (_precision_words(state.plan) if state.plan else ""))
         self._update_context(state)
+        self._update_cache(machine, model)
         self._update_shortfall(state)
         self.strategies.update_rows()
         self.reset.setVisible(session.is_by_hand)
@@ -223,6 +242,15 @@ class PlanPanel(QFrame):
         room = f"{short_size(cache)} of KV cache. " if cache else ""
         known = state.model is not None and state.model.context_length is not None
         self._context_note.setText(f"{room}{longest:,} is the model’s longest" if known else room.strip())
+
+    def _update_cache(self, machine: Machine, model: Model) -> None:
+        """Only where model and machine can keep keys and values in something else."""
+        can = model.shape is not None and not why_not(model.shape, machine)
+        self._cache_rows.setVisible(can)
+        kept, plan = self._session.settings.kv, self._session.state.plan
+        self._cache.choose(next((key for key, (kv, _) in CACHES.items() if kv == kept), "full"))
+        self._cache_note.setText(next((words for words in plan.notes if "KV cache" in words), "") if plan else "")
+        self._cache_note.setVisible(bool(self._cache_note.text()))
 
     def _tokens(self, value: int) -> int:
         """Eight steps for each doubling, from `SHORTEST` up."""

@@ -16,6 +16,7 @@ from layerlight.core.model import LayerKind, Model
 from layerlight.core.pacing.correction import Run, corrected, model_identity
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
+from layerlight.core.planning.kv_choice import why_not
 from layerlight.ui.planner import Advised, Planner
 
 SOON = 8
@@ -42,6 +43,8 @@ class Levers:
     limits: tuple[tuple[str, int], ...] = ()
     map: Pins = ()
     """Where every layer rests, when all of it was chosen by hand or by accelerate: then nothing is pinned."""
+    kv: str = ""
+    """What keys and values are kept in, where model and machine can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,14 @@ class Question:
         if self.model.folder:
             require_runnable(self.model)
         quantization = None if self.model.quantization else levers.quantization
-        wishes = Wishes(
-            levers.dtype, quantization, levers.attention, levers.map, () if levers.map else levers.pins, levers.strategy
-        )
+        pins = () if levers.map else levers.pins
+        wishes = Wishes(levers.dtype, quantization, levers.attention, levers.map, pins, levers.strategy, kv=self._kv())
         plan = make_plan(self.model, self.machine, Budget.of(levers.limits, levers.context), wishes)
         return corrected(plan, self.runs, self.identity) if self.runs else plan
+
+    def _kv(self) -> str:
+        shape = self.model.shape
+        return "" if shape is None or why_not(shape, self.machine) else self.levers.kv
 
 
 class Planning(QObject):

@@ -79,7 +79,7 @@ from layerlight.ui.lanes import Lane, lanes_of
 from layerlight.ui.planning import Levers, Pins, Planning, Question, moved
 from layerlight.ui.strategies import Strategies
 
-LEVERS = ("limits", "context", "dtype", "quantization", "attention", "strategy")
+LEVERS = ("limits", "context", "dtype", "quantization", "attention", "strategy", "kv")
 """Settings that bear on the plan."""
 UNHEARD = 2000
 """ms after which a stop counts as not heard."""
@@ -524,7 +524,7 @@ class Session(QObject):
             return
         self._remember_levers()
         values: dict[str, object] = {}
-        for name in ("dtype", "quantization", "attention", "strategy"):
+        for name in ("dtype", "quantization", "attention", "strategy", "kv"):
             if getattr(fix.wishes, name) != getattr(plan.wishes, name):
                 values[name] = getattr(fix.wishes, name)
         if fix.budget.context != plan.budget.context:
@@ -549,7 +549,7 @@ class Session(QObject):
         strategy, places = self._chosen_places()
         return Levers(
             self.planning.pins, strategy, chosen.quantization, chosen.dtype, chosen.attention, self.context,
-            self.limits, places,
+            self.limits, places, chosen.kv,
         )  # fmt: skip
 
     def _chosen_places(self) -> tuple[str, Pins]:
@@ -577,7 +577,7 @@ class Session(QObject):
         context = {} if levers.context == self.context else {"context": levers.context}
         self.change_settings(
             strategy=levers.strategy, quantization=levers.quantization, dtype=levers.dtype,
-            attention=levers.attention, **context,
+            attention=levers.attention, kv=levers.kv, **context,
         )  # fmt: skip
         self.planning.now()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from layerlight.core import memory
 from layerlight.core.model import Layer, LayerKind, Model, Tensor, TextShape
 from layerlight.core.plan import PREFILL_CHUNK
+from layerlight.core.sizing.kv_cache import packed_bytes
 from layerlight.core.sizing.stored_format import is_scale, packed_elements
 from layerlight.core.sizing.told_bytes import told_cache, told_weights
 
@@ -59,12 +60,18 @@ class Unit:
 
 
 def units_of(
-    model: Model, shape: TextShape, context: int, dtype: str, quantization: str | None, expands: bool = False
+    model: Model,
+    shape: TextShape,
+    context: int,
+    dtype: str,
+    quantization: str | None,
+    expands: bool = False,
+    kv: str = "",
 ) -> tuple[Unit, ...]:
     """The model's units in its own order; tied layers stand where the first of them does.
 
-    Where it `expands`, weights stored in fp8 or mxfp4 are loaded in `dtype`. What the empty model told goes before the
-    formulas.
+    Where it `expands`, weights stored in fp8 or mxfp4 are loaded in `dtype`; `kv` is what the cache is kept in. What
+    the empty model told goes before the formulas.
     """
     told = told_weights(model.told, dtype, quantization)
     weights = {
@@ -81,12 +88,13 @@ def units_of(
             continue
         together = tuple(by_name[name] for name in group_of.get(layer.name, (layer.name,)) if name in by_name)
         done.update(each.name for each in together)
-        kv = sum(
+        kept = (
             cache[layer.index] if layer.index < len(cache) else memory.kv_bytes(shape, layer.index, context, dtype)
             for layer in together
             if layer.index is not None and layer.kind is LayerKind.DECODER
         )
-        units.append(_unit(together, tuple(weights[each.name] for each in together), kv))
+        in_cache = sum(packed_bytes(size, dtype) if kv else size for size in kept)
+        units.append(_unit(together, tuple(weights[each.name] for each in together), in_cache))
     return tuple(units)
 
 
