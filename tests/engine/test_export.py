@@ -25,6 +25,7 @@ from tests.engine.tiny_models import machine, write_model
         ("mixtral", Wishes(pins=(("model.layers.0-1", "disk"), ("model.layers.0-2.mlp.experts", "disk")))),
         ("qwen3_moe", Wishes(pins=(("model.layers.*.mlp.experts", "disk"),))),
         ("llama", Wishes(quantization="nf4", dtype="float32")),
+        ("llama", Wishes(kv="fp8")),
     ],
 )
 def test_the_snippet_loads_and_answers(
