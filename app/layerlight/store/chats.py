@@ -120,7 +120,10 @@ class ChatStore(KeptFile):
             " ORDER BY changed DESC, id DESC LIMIT ? OFFSET ?",
             (*folded[:1], *(each for word in folded for each in (word, word)), most, skip),
         )
-        return tuple(Conversation(*row, _excerpt(found, folded[0]) if found else "") for *row, found in rows)
+        return tuple(
+            Conversation(number, title, created, changed, questions, _excerpt(found, folded[0]) if found else "")
+            for number, title, created, changed, questions, found in rows
+        )
 
     def conversation(self, number: int) -> Conversation | None:
         """The conversation of this number; None when it is gone or deleted."""

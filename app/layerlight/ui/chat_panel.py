@@ -31,7 +31,6 @@ from layerlight.ui.entry import Entry
 from layerlight.ui.happenings import ConversationChanged
 from layerlight.ui.palette import Theme
 from layerlight.ui.past_chats import PastChats
-from layerlight.ui.plan_panel import WIDTH
 from layerlight.ui.sampling_panel import SamplingPanel
 from layerlight.ui.session import Session
 from layerlight.ui.talk import Talk
@@ -44,7 +43,6 @@ class ChatPanel(QFrame):
     def __init__(self, session: Session, past: PastChats | None = None) -> None:
         super().__init__()
         self.setObjectName("panel")
-        self.setMinimumWidth(WIDTH)
         self._session = session
         self._editing = False
         self._draft = ""

@@ -10,7 +10,6 @@ from PySide6.QtGui import QGuiApplication, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit
 
 from layerlight.ui.controls import Elided, button, column, label, row
-from layerlight.ui.plan_panel import WIDTH
 
 SHOWN = 64 * 1024
 """Bytes of the log's end that are shown."""
@@ -24,7 +23,6 @@ class LogPanel(QFrame):
     def __init__(self, log: Path) -> None:
         super().__init__()
         self.setObjectName("panel")
-        self.setMinimumWidth(WIDTH)
         self._log = log
         self._text = QPlainTextEdit()
         self._text.setObjectName("log")

@@ -25,8 +25,6 @@ class ModelPanel(QFrame):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.setObjectName("panel")
-        self.setMinimumWidth(WIDTH)
-        self.setMaximumWidth(2 * WIDTH)
         self._session = session
         self._prefer_next = False
         self._shown: tuple[tuple[str, str], ...] = ()

@@ -103,8 +103,6 @@ def sheet(t: Theme) -> str:
     QFrame#overlay QListView {{ background: transparent; border: none; }}
     QFrame#drop {{ background: {t.raised}; border: 2px dashed {t.ink}; border-radius: 10px; }}
     QFrame#rule {{ background: {t.line}; border: none; }}
-    QSplitter::handle {{ background: {t.line}; }}
-    QSplitter::handle:hover {{ background: {t.edge}; }}
     QLabel {{ background: transparent; color: {t.ink}; }}
     QLabel[tone="2"] {{ color: {t.ink2}; }}
     QLabel[tone="3"] {{ color: {t.ink3}; font-size: 12px; }}

@@ -26,9 +26,11 @@ from layerlight.ui.happenings import MachineChosen
 from layerlight.ui.layer_list import LayerList
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
+from layerlight.ui.model_panel import WIDTH as FACTS_WIDTH
 from layerlight.ui.model_panel import ModelPanel
 from layerlight.ui.panes import Panes
-from layerlight.ui.plan_panel import WIDTH, PlanPanel
+from layerlight.ui.plan_panel import WIDTH as SIDE_WIDTH
+from layerlight.ui.plan_panel import PlanPanel
 from layerlight.ui.session import Session
 from layerlight.ui.steps import at_once
 from layerlight.ui.time_strip import TimeStrip
@@ -97,9 +99,8 @@ class WorkPanel(QWidget):
         middle.addWidget(self.strip)
         centre = QWidget()
         centre.setLayout(middle)
-        self._pages.setMinimumWidth(WIDTH)
-        self._pages.setMaximumWidth(2 * WIDTH)
-        self.panes = Panes(self.facts, centre, self._pages, session.settings.window_state)
+        least = (FACTS_WIDTH, SIDE_WIDTH)
+        self.panes = Panes(self.facts, centre, self._pages, least, session.settings.window_state)
         self.panes.kept.connect(self._keep_widths)
         outer = column(self.verdict, rule(), gap=0)
         outer.addWidget(self.panes, 1)
