@@ -100,9 +100,8 @@ def measure_shape(shape: Shape) -> list[Row]:
         write_shape(shape, Path(folder))
         for place in _places(machine, shape):
             for attention in ("eager", "sdpa"):
-                plan = plan_on(
-                    Path(folder), machine, place, Wishes(attention=attention, quantization=shape.quantization)
-                )
+                wishes = Wishes(attention=attention, quantization=shape.quantization, kv=shape.kv)
+                plan = plan_on(Path(folder), machine, place, wishes)
                 if plan.attention == attention:
                     rows.append(_measure(engine, shape.name, plan, place))
     return rows

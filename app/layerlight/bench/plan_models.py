@@ -49,11 +49,15 @@ class Shape:
     config: dict[str, Any]
     quantization: str | None = None
     stored: str | None = None
+    kv: str = ""
+    """What its KV cache is kept in, where it is not as computed."""
 
 
 SHAPES = (
     Shape("dense", "llama", _ALL_HEADS),
     Shape("GQA", "llama", _SIZES),
+    Shape("dense, fp8 cache", "llama", _ALL_HEADS, kv="fp8"),
+    Shape("GQA, fp8 cache", "llama", _SIZES, kv="fp8"),
     Shape("MLA", "deepseek_v3", _SIZES | _LATENT),
     Shape("MoE", "mixtral", _SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2}),
     Shape("MoE, small experts", "qwen3_moe", _SIZES | _EXPERTS),
