@@ -121,6 +121,15 @@ def test_the_window_fills_the_screen_and_comes_back(opened: Bench) -> None:
     opened.qtbot.waitUntil(lambda: not opened.window.isFullScreen())
 
 
+def test_a_double_click_gives_the_usual_widths(make_bench: MakeBench) -> None:
+    bench = make_bench(window_state="330,400")
+    bench.open()
+    panes = panes_of(bench)
+    QTest.mouseDClick(panes.handles[0], Qt.MouseButton.LeftButton)
+    assert (panes.widths[0], panes.widths[2]) == (LEFT, RIGHT)
+    bench.qtbot.waitUntil(lambda: kept(bench) == f"{LEFT},{RIGHT}")
+
+
 def test_pulled_right_to_left_it_is_mirrored(opened: Bench) -> None:
     panes = panes_of(opened)
     opened.window.setLayoutDirection(Qt.LayoutDirection.RightToLeft)

@@ -44,6 +44,7 @@ class Panes(QWidget):
         for handle, pull in zip(self.handles, (self._pull_left, self._pull_right), strict=True):
             handle.taken.connect(self._remember)
             handle.pulled.connect(pull)
+            handle.reset.connect(self._reset)
         self._telling = QTimer(self, singleShot=True, interval=PAUSE)
         self._telling.timeout.connect(self._tell)
         self._fit()
@@ -80,6 +81,10 @@ class Panes(QWidget):
     @Slot(int)
     def _pull_right(self, by: int) -> None:
         self._want(self._wanted[0], self._before[1] - by)
+
+    @Slot()
+    def _reset(self) -> None:
+        self._want(*self._least)
 
     def _want(self, left: int, right: int) -> None:
         self._wanted = left, right
@@ -135,10 +140,13 @@ class Handle(QWidget):
     taken = Signal()
     pulled = Signal(int)
     """px since it was taken hold of, towards the end of a line of text."""
+    reset = Signal()
+    """A double click: the usual widths are wanted."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setCursor(Qt.CursorShape.SplitHCursor)
+        self.setToolTip("Pull it to change the widths; a double click gives the usual ones")
         self._from: float | None = None
         self._lit = False
 
@@ -151,6 +159,9 @@ class Handle(QWidget):
         if self._from is not None:
             by = round(event.globalPosition().x() - self._from)
             self.pulled.emit(-by if self.isRightToLeft() else by)
+
+    def mouseDoubleClickEvent(self, _event: QMouseEvent) -> None:
+        self.reset.emit()
 
     def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
         self._from = None
