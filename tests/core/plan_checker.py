@@ -5,7 +5,7 @@ Only the tables of shapes (KV cache and working memory per shape, which have tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -18,7 +18,9 @@ from layerlight.core.sizing.attention import attention_for
 from layerlight.core.sizing.working_memory import work_of
 
 TYPICAL_ACCELERATOR, TYPICAL_UNIFIED, TYPICAL_CPU = 250e9, 100e9, 8e9
-TYPICAL_DISK, TYPICAL_BUS, TYPICAL_HAND_OVER = 0.5e9, 8e9, 50e-6
+TYPICAL_DISK, TYPICAL_RING, TYPICAL_BUS, TYPICAL_HAND_OVER = 0.5e9, 1.4e9, 8e9, 50e-6
+RING_OF_LONG_READ, HOOKS_OF_LONG_READ = 0.93, 0.28
+BUFFERS = 3
 TYPICAL_PRODUCTS, TYPICAL_CPU_PRODUCTS = 10e12, 18e9
 TYPICAL_QUANTIZED = {"nf4": 0.4e9, "fp4": 0.4e9, "int8": 0.7e9}
 OVERHEAD = 0.0009
@@ -168,13 +170,26 @@ def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main:
     for layer in plan.model.layers:
         used[places[layer.name]] += weight_bytes(plan, layer)
         used[runs[layer.name]] += cache_bytes(plan, layer)
-        if runs[layer.name] == main != places[layer.name]:
+        if runs[layer.name] == main != places[layer.name] and main != "cpu":
             passing = max(passing, _brought_at_once(plan, layer))
     for place in {main, *(place for place in places.values() if place not in ("cpu", "disk"))}:
         used[place] += _working(plan, place, passing if place == main else 0)
     if main != "cpu" and "cpu" in runs.values():
         used["cpu"] += _working_of_experts(plan)
+    used["cpu"] += BUFFERS * max(
+        (_whole(plan, group) for group in groups_of(plan.model) if _is_ahead(group[0], places, runs)), default=0
+    )
     return used
+
+
+def _is_ahead(layer: Layer, places: Mapping[str, str], runs: Mapping[str, str]) -> bool:
+    """Whether it is read into the CPU's ring before each pass."""
+    on_disk = places[layer.name] == "disk" and runs[layer.name] == "cpu"
+    return on_disk and layer.kind is not LayerKind.EXPERTS
+
+
+def _whole(plan: Plan, group: list[Layer]) -> int:
+    return sum(weight_bytes(plan, layer) for layer in group)
 
 
 def _working_of_experts(plan: Plan) -> int:
@@ -229,12 +244,13 @@ class _Rates:
                 return self.known[f"bus:{place}:{name}"]
         return self.known.get("bus", TYPICAL_BUS)
 
-    def disk(self) -> float:
-        """The system holds the files after the first pass where all of them find room in free RAM."""
-        free = self.machine.device("cpu").free
-        if "disk-warm" in self.known and free is not None and self.model.size * 1.25 <= free:
-            return self.known["disk-warm"]
-        return self.known.get("disk", TYPICAL_DISK)
+    def disk(self, ahead: bool) -> float:
+        """Of layers read ahead, or of tensor after tensor: as measured, or by its share of a long read's."""
+        name, share, usual = "disk", HOOKS_OF_LONG_READ, TYPICAL_DISK
+        if ahead:
+            name, share, usual = "disk-ring", RING_OF_LONG_READ, TYPICAL_RING
+        long_read = self.known.get("disk-load")
+        return self.known.get(name, share * long_read if long_read else usual)
 
     def overhead(self, place: str) -> float:
         return self.known.get(f"overhead:{place}", OVERHEAD)
@@ -242,30 +258,37 @@ class _Rates:
 
 def _seconds(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str]) -> tuple[float, float, float]:
     assert plan.model.shape is not None
-    work = plan.wishes.workload
-    prompt, answer = work.prompt, work.answer
-    if prompt + answer > plan.budget.context:
-        prompt = max(1, plan.budget.context * prompt // (prompt + answer))
-        answer = max(1, plan.budget.context - prompt)
+    prompt, answer = _prompt_and_answer(plan)
     chunks = [plan.prefill_chunk] * (prompt // plan.prefill_chunk)
     chunks += [prompt % plan.prefill_chunk] if prompt % plan.prefill_chunk else []
     length = min(1.0, (prompt + answer / 2) / plan.budget.context)
     rates = _Rates(plan)
-    first = sum(_pass(plan, places, runs, rates, chunk, 0.0) for chunk in chunks)
-    token = _pass(plan, places, runs, rates, 1, length)
+    first = together(*(_pass(plan, places, runs, rates, chunk, 0.0) for chunk in chunks))
+    token = together(_pass(plan, places, runs, rates, 1, length))
     return first, token, first + (answer - 1) * token
+
+
+Parts = tuple[float, float, float]
+"""Seconds of carrying, of working, and of reading ahead meanwhile."""
+
+
+def together(*parts: Parts) -> float:
+    """Seconds of all of it: what is read ahead costs only what it takes longer than all work."""
+    carrying, working, reading = (sum(each) for each in zip(*parts, strict=True)) if parts else (0.0, 0.0, 0.0)
+    return carrying + max(working, reading)
 
 
 def _pass(
     plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], rates: _Rates, tokens: int, length: float
-) -> float:
-    """Seconds of one pass of so many tokens; `length` is the share of the KV cache that is full, 0 while it grows."""
+) -> Parts:
+    """One pass of so many tokens; `length` is the share of the KV cache that is full, 0 while it grows."""
     batch = plan.wishes.workload.batch
     decode = length > 0
-    seconds = 0.0
+    carrying = working = reading = 0.0
     for group in groups_of(plan.model):
         for layer in group:
-            seconds += _layer(plan, layer, group, places, runs, rates, tokens * batch, batch, decode, length)
+            own = _layer(plan, layer, group, places, runs, rates, tokens * batch, batch, decode, length)
+            carrying, working, reading = carrying + own[0], working + own[1], reading + own[2]
     stations = [runs[layer.name] for layer in plan.model.layers if _is_station(layer)]
     crossings = [*pairwise(stations)]
     for inner, outer in nested_in(plan.model):
@@ -274,10 +297,10 @@ def _pass(
     moved = tokens * batch * plan.model.shape.hidden_size * DTYPE_SIZES[plan.dtype]
     for before, after in crossings:
         if before != after:
-            seconds += rates.known.get("handover", TYPICAL_HAND_OVER)
-            seconds += moved / rates.bus(before, "from") if before != "cpu" else 0.0
-            seconds += moved / rates.bus(after, "to") if after != "cpu" else 0.0
-    return seconds
+            working += rates.known.get("handover", TYPICAL_HAND_OVER)
+            working += moved / rates.bus(before, "from") if before != "cpu" else 0.0
+            working += moved / rates.bus(after, "to") if after != "cpu" else 0.0
+    return carrying, working, reading
 
 
 def _is_station(layer: Layer) -> bool:
@@ -297,11 +320,11 @@ def _layer(
     batch: int,
     decode: bool,
     length: float,
-) -> float:
+) -> Parts:
     shape, wishes = plan.model.shape, plan.wishes
     assert shape is not None
     if layer.kind is LayerKind.TOWER:
-        return 0.0
+        return 0.0, 0.0, 0.0
     place, run = places[layer.name], runs[layer.name]
     held = group if layer.kind is LayerKind.HEAD and len(group) > 1 else [layer]
     if layer.kind is LayerKind.HEAD:
@@ -313,14 +336,15 @@ def _layer(
     brought = float(sum(weight_bytes(plan, each) for each in held))
     if run == "cpu":  # which reads a file's pages where it needs them
         brought -= sum(sums_of(plan, each).experts for each in held) * (1 - share)
-    seconds = 0.0
-    if place != run:
-        if place == "disk":
-            seconds += brought / rates.disk()
-            seconds += rates.known.get("overhead:disk", 0.0) if layer.kind is LayerKind.DECODER else 0.0
+    seconds = reading = 0.0
+    if _is_ahead(layer, places, runs):
+        reading = brought / rates.disk(ahead=True)
+        reading += rates.known.get("overhead:disk", 0.0) if layer.kind is LayerKind.DECODER else 0.0
+    elif place != run:
+        seconds += brought / rates.disk(ahead=False) if place == "disk" else 0.0
         seconds += brought / rates.bus(run, "to") if run != "cpu" else 0.0
     if layer.kind is LayerKind.EMBEDDING:
-        return seconds
+        return seconds, 0.0, reading
     read = operations = 0.0
     for each in held:
         sums = sums_of(plan, each)
@@ -334,7 +358,7 @@ def _layer(
     if layer.kind is LayerKind.DECODER:
         own = rates.overhead(run)
         busy = max(busy, own) if place == run and run != "cpu" else busy + own
-    return seconds + busy
+    return seconds, busy, reading
 
 
 class Table:
@@ -353,7 +377,12 @@ class Table:
             for device in plan.machine.devices
             for size in {0, *self.brought}
         }
-        self.known: dict[tuple[int, str, str], float] = {}
+        self.known: dict[tuple[int, str, str], tuple[Parts, Parts]] = {}
+        self.rings = [
+            0 if group[0].kind is LayerKind.EXPERTS else BUFFERS * weights
+            for group, weights in zip(self.groups, self.weights, strict=True)
+        ]
+        self.answer = _prompt_and_answer(plan)[1]
         number = {layer.name: at for at, group in enumerate(self.groups) for layer in group}
         self.stations = [number[layer.name] for layer in plan.model.layers if _is_station(layer)]
         self.crossings: dict[tuple[str, str], float] = {}
@@ -376,11 +405,15 @@ class Table:
 
     def _total(self, chosen: Sequence[str], main: str, runs: Sequence[str]) -> float:
         used = dict.fromkeys(self.capacity, 0)
-        passing = 0
+        passing = ring = 0
         for at, (place, run) in enumerate(zip(chosen, runs, strict=True)):
             used[place] += self.weights[at]
             used[run] += self.caches[at]
-            passing = max(passing, self.brought[at] if run == main != place else 0)
+            if place == "disk" and run == "cpu":
+                ring = max(ring, self.rings[at])
+            elif run == main != place:
+                passing = max(passing, self.brought[at])
+        used["cpu"] += ring
         for place in {main, *runs} - ({"cpu"} if main != "cpu" else set()):
             used[place] += self.working[place, passing if place == main else 0]
         if main != "cpu" and "cpu" in runs:
@@ -389,19 +422,17 @@ class Table:
             most = self.capacity[place]
             if most is not None and size > most:
                 return float("inf")
-        seconds = sum(self._group(at, place, run) for at, (place, run) in enumerate(zip(chosen, runs, strict=True)))
-        for before, after in pairwise(self.stations):
-            if runs[before] != runs[after]:
-                seconds += self._crossing(runs[before], runs[after])
+        parts = [self._group(at, place, run) for at, (place, run) in enumerate(zip(chosen, runs, strict=True))]
+        crossed = [(runs[before], runs[after]) for before, after in pairwise(self.stations)]
         for inner, outer in self.nested:
-            if runs[inner] != runs[outer]:
-                seconds += self._crossing(runs[outer], runs[inner]) + self._crossing(runs[inner], runs[outer])
-        return seconds
+            crossed += [(runs[outer], runs[inner]), (runs[inner], runs[outer])]
+        parts += [self._crossing(before, after) for before, after in crossed if before != after]
+        return together(*(first for first, _ in parts)) + (self.answer - 1) * together(*(token for _, token in parts))
 
-    def _group(self, at: int, place: str, run: str) -> float:
+    def _group(self, at: int, place: str, run: str) -> tuple[Parts, Parts]:
         if (at, place, run) not in self.known:
             self.known[at, place, run] = self._whole(
-                lambda tokens, decode, length: sum(
+                lambda tokens, decode, length: added(
                     _layer(
                         self.plan,
                         layer,
@@ -419,7 +450,7 @@ class Table:
             )
         return self.known[at, place, run]
 
-    def _crossing(self, before: str, after: str) -> float:
+    def _crossing(self, before: str, after: str) -> tuple[Parts, Parts]:
         shape, dtype = self.plan.model.shape, self.plan.dtype
         assert shape is not None
         if (before, after) not in self.crossings:
@@ -427,16 +458,30 @@ class Table:
             into = 1 / self.rates.bus(after, "to") if after != "cpu" else 0.0
             hidden = shape.hidden_size * DTYPE_SIZES[dtype]
             self.crossings[before, after] = self._whole(
-                lambda tokens, decode, length: TYPICAL_HAND_OVER + tokens * hidden * (out + into)
+                lambda tokens, decode, length: (0.0, TYPICAL_HAND_OVER + tokens * hidden * (out + into), 0.0)
             )
         return self.crossings[before, after]
 
-    def _whole(self, seconds: Callable[[int, bool, float], float]) -> float:
+    def _whole(self, parts: Callable[[int, bool, float], Parts]) -> tuple[Parts, Parts]:
+        """Of the prompt and of a token."""
         work, context, chunk = self.plan.wishes.workload, self.plan.budget.context, self.plan.prefill_chunk
-        prompt, answer = work.prompt, work.answer
-        if prompt + answer > context:
-            prompt = max(1, context * prompt // (prompt + answer))
-            answer = max(1, context - prompt)
+        prompt, answer = _prompt_and_answer(self.plan)
         chunks = [chunk] * (prompt // chunk) + ([prompt % chunk] if prompt % chunk else [])
-        first = sum(seconds(tokens * work.batch, False, 0.0) for tokens in chunks)
-        return first + (answer - 1) * seconds(work.batch, True, min(1.0, (prompt + answer / 2) / context))
+        first = added(parts(tokens * work.batch, False, 0.0) for tokens in chunks)
+        return first, parts(work.batch, True, min(1.0, (prompt + answer / 2) / context))
+
+
+def added(parts: Iterable[Parts]) -> Parts:
+    carrying = working = reading = 0.0
+    for each in parts:
+        carrying, working, reading = carrying + each[0], working + each[1], reading + each[2]
+    return carrying, working, reading
+
+
+def _prompt_and_answer(plan: Plan) -> tuple[int, int]:
+    """Tokens of the workload, within the context."""
+    work, context = plan.wishes.workload, plan.budget.context
+    if work.prompt + work.answer <= context:
+        return work.prompt, work.answer
+    prompt = max(1, context * work.prompt // (work.prompt + work.answer))
+    return prompt, max(1, context - prompt)

@@ -110,7 +110,7 @@ def cases(draw: st.DrawFn, most_layers: int = 10, most_accelerators: int = 3) ->
     return Case(model, machine, Budget.of(draw(st.permutations(limits)), context=CONTEXT))
 
 
-_SPEEDS = ("cpu", "disk", "disk-warm", "matrix:cpu:bfloat16", "bus", "weights:cpu:bfloat16")
+_SPEEDS = ("cpu", "disk", "disk-ring", "matrix:cpu:bfloat16", "bus", "weights:cpu:bfloat16")
 _seldom = st.integers(0, 3).map(lambda number: number == 0)
 
 

@@ -16,6 +16,7 @@ from layerlight.core.model import ModelKind
 from layerlight.core.placing import default_context, make_plan, require_fit
 from layerlight.core.plan import Plan, Wishes
 from layerlight.core.planning.placement_map import read_map
+from layerlight.core.planning.runtime import RING_BUFFERS
 from tests.core.models import GIB, MIB, SLOW_CPU, accelerator, dense, disk, machine, ram
 
 CONTEXT = Budget(context=256)
@@ -296,3 +297,31 @@ def test_every_plan_is_complete_and_within_its_limits(
         limit = budget.limit(use.place)
         assert not plan.fits or limit is None or use.used <= limit
     assert make_plan(model, here, replace(budget, limits=tuple(sorted(limits)))) == plan
+
+
+def test_the_ring_of_layers_on_disk_has_its_room_in_ram() -> None:
+    """Three of the largest layers on disk are in RAM at once: the plan counts them, and keeps its limit with them."""
+
+    model = dense(8)
+    here = machine(ram(), disk())
+    whole = make_plan(model, here, Budget(context=64))
+    assert whole.device_map() == dict.fromkeys(whole.device_map(), "cpu")
+    tight = whole.prediction.use("cpu").used - 2 * whole.placement("model.layers.0").size
+    plan = make_plan(model, here, Budget((("cpu", tight),), context=64))
+    there = [each for each in plan.placements if each.rests_on == "disk"]
+    assert there
+    largest = max(each.size for each in there)
+    before, now = whole.prediction.use("cpu"), plan.prediction.use("cpu")
+    assert now.working == before.working + RING_BUFFERS * largest
+    assert now.weights + sum(each.size for each in there) == before.weights
+    assert now.used <= tight
+
+
+def test_a_layer_waits_for_its_share_of_what_the_disk_takes_longer() -> None:
+    model = dense(8)
+    slow = machine(ram(), disk(), rates=(("cpu", 20e9), ("disk-ring", 1e6), ("overhead:cpu", 1e-6)))
+    plan = make_plan(model, slow, Budget(context=64), Wishes(pins=(("model.layers.2-4", "disk"),)))
+    seconds = dict(plan.prediction.seconds_per_layer)
+    assert sum(seconds.values()) == pytest.approx(plan.prediction.seconds_per_token)
+    assert seconds["model.layers.2"] == pytest.approx(seconds["model.layers.4"])
+    assert seconds["model.layers.2"] > 100 * seconds["model.layers.1"]

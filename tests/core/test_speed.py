@@ -14,8 +14,9 @@ from layerlight.core.speed import LAYER_OVERHEAD, Prices, Traffic, carry_seconds
 from tests.core.models import accelerator, dense, disk, layer, machine, ram, tensor
 
 RATES = (
-    ("cpu", 10e9), ("cuda:0", 100e9), ("disk", 1e9), ("disk-load", 2e9), ("matrix:cpu:bfloat16", 1e10),
-    ("matrix:cuda:0:bfloat16", 1e13), ("bus:cuda:0:to-pageable", 4e9), ("bus:cuda:0:to-pinned", 8e9),
+    ("cpu", 10e9), ("cuda:0", 100e9), ("disk", 1e9), ("disk-load", 2e9), ("disk-ring", 1.6e9),
+    ("matrix:cpu:bfloat16", 1e10), ("matrix:cuda:0:bfloat16", 1e13), ("bus:cuda:0:to-pageable", 4e9),
+    ("bus:cuda:0:to-pinned", 8e9),
     ("bus:cuda:0:from-pageable", 2e9), ("bus:cuda:1:to-pageable", 5e9), ("overhead:cuda:0", 1e-4),
     ("overhead:cpu", 2e-4),
 )  # fmt: skip
@@ -36,7 +37,6 @@ def prices(work: Workload = USUAL, model: Model | None = None, context: int = 40
     [
         ("cpu", "cpu", 0.0),
         ("cuda:0", "cuda:0", 0.0),
-        ("disk", "cpu", 0.02),
         ("cpu", "cuda:0", 0.005),
         ("disk", "cuda:0", 0.025),
     ],
@@ -45,6 +45,36 @@ def test_what_carrying_takes(rests: str, runs: str, seconds: float) -> None:
     """Disk to RAM, then RAM to the device, one after the other, through ordinary memory."""
     assert carry_seconds(WEIGHTS, rests, runs, rates_of(RATES)) == pytest.approx(seconds)
     assert prices().layer(PLAIN, rests, runs).decode_carrying == pytest.approx(seconds)
+
+
+def test_layers_on_disk_are_read_ahead_while_the_processor_computes() -> None:
+    """Of all that is read and all that is computed a pass takes the longer."""
+    price = prices(Workload(prompt=1, answer=2))
+    there, here = price.layer(PLAIN, "disk", "cpu"), price.layer(PLAIN, "cpu", "cpu")
+    read, work = WEIGHTS / 1.6e9, WEIGHTS / 10e9 + 2e-4
+    assert (there.decode_carrying, there.decode_reading) == pytest.approx((0.0, read))
+    assert there.decode_working == here.decode_working == pytest.approx(work)
+    assert (there + here).decode(TODAY) == pytest.approx(max(read, 2 * work))
+    assert sum([here] * 9, there).decode(TODAY) == pytest.approx(10 * work), "what is read hides behind the work"
+    assert (there + here).waiting() == pytest.approx(read - 2 * work)
+    assert price.one_by_one(there) == pytest.approx(2 * (read + work))
+
+
+@pytest.mark.parametrize(
+    ("measured", "ring", "hooks"),
+    [
+        ((), 1.4e9, 0.5e9),
+        ((("disk-load", 2e9),), 0.93 * 2e9, 0.28 * 2e9),
+        ((("disk-load", 2e9), ("disk-ring", 1e9), ("disk", 3e8)), 1e9, 3e8),
+    ],
+    ids=["typical", "by the long read", "measured"],
+)
+def test_how_fast_layers_come_from_disk(measured: tuple[tuple[str, float], ...], ring: float, hooks: float) -> None:
+    """Read ahead for the processor, tensor after tensor through hooks for an accelerator."""
+    rates = rates_of(measured)
+    assert carry_seconds(WEIGHTS, "disk", "cpu", rates) == pytest.approx(WEIGHTS / ring)
+    assert carry_seconds(WEIGHTS, "disk", "cuda:0", rates) == pytest.approx(WEIGHTS / hooks + WEIGHTS / 8e9)
+    assert carry_seconds(WEIGHTS, "disk", "cpu", rates, ahead=False) == pytest.approx(WEIGHTS / hooks)
 
 
 def test_a_pass_reads_weights_or_multiplies_by_them() -> None:
@@ -83,7 +113,7 @@ def test_experts_are_read_as_far_as_tokens_choose_them_but_carried_whole_to_an_a
     model = dense()
     assert model.shape is not None
     model = replace(model, shape=replace(model.shape, experts=8, experts_per_token=2))
-    mixed = replace(PLAIN, routed=16_000_000)
+    mixed = replace(PLAIN, routed=16_000_000, ahead=False)
     price = prices(Workload(prompt=1, answer=2), model)
     resident = price.layer(mixed, "cpu", "cpu").decode_working
     assert resident == pytest.approx((4_000_000 + 16_000_000 / 4) / 10e9 + 2e-4)

@@ -100,7 +100,7 @@ def test_a_disk_that_can_not_be_measured_is_unknown(tmp_path: Path) -> None:
     """A file where the folder should be: nothing can be written there."""
     (tmp_path / "file").write_text("")
     rates = dict(measure(tmp_path / "file" / "below")[0].machine.bandwidths)
-    assert not {"disk", "disk-load", "disk-warm", "overhead:disk"} & set(rates)
+    assert not {"disk", "disk-load", "disk-ring", "overhead:disk"} & set(rates)
     assert "matrix:cpu:float32" in rates
 
 
@@ -124,7 +124,7 @@ def test_too_little_ram_is_left_alone(tmp_path: Path) -> None:
     assert "matrix:cpu:float32" in rates
 
 
-@pytest.mark.parametrize("stop_at", ["Looking for devices", "Writing layers to disk", "Layers on disk, cold"])
+@pytest.mark.parametrize("stop_at", ["Looking for devices", "Writing layers to disk", "Layers on disk"])
 def test_a_stop_is_obeyed_and_leaves_no_file(tmp_path: Path, stop_at: str) -> None:
     def listen(event: Event) -> None:
         if isinstance(event, CalibrationProgressed) and event.stage == stop_at:

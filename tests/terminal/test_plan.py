@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,10 @@ def test_a_machine_that_can_not_be_saved_is_a_failure(layerlight: Command, tmp_p
 
 def test_why_a_card_is_not_fuller_is_said(layerlight: Command) -> None:
     """Shows 5: the room that stays unused, and what is missing for one layer more."""
-    said = layerlight("plan", "qwen3-32b", "--machine", CARD)
+    said = layerlight("plan", "qwen3-14b", "--machine", CARD)
     assert "keeps " in said.out
     assert " are missing." in said.out
-    found = layerlight("plan", "qwen3-32b", "--machine", CARD, "--json").found
+    found = layerlight("plan", "qwen3-14b", "--machine", CARD, "--json").found
     assert found["unused"]["cuda:0"] in said.out
     assert layerlight("plan", "qwen3-4b", "--machine", CARD, "--json").found["unused"] == {}
 
@@ -228,6 +229,7 @@ def test_accelerate_s_strategies_are_asked_of_it(
 
 def test_compare_prices_each_strategy(tiny_folder: Path, engine: FakeEngine, capfd: pytest.CaptureFixture[str]) -> None:
     accelerate = FakeAccelerate("disk")
+    engine.machine = replace(engine.machine, bandwidths=(*engine.rates, ("disk-ring", 1e5)))
     assert main(["plan", str(tiny_folder), "--compare"], engine.look, engine, accelerate) == 0
     told = capfd.readouterr().out
     assert main(["plan", str(tiny_folder), "--compare", "--json"], engine.look, engine, accelerate) == 0

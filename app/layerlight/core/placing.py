@@ -19,7 +19,7 @@ from layerlight.core.plan import (
     Prediction,
     Wishes,
 )
-from layerlight.core.planning.bundles import Ways, bundles_of, runs_together
+from layerlight.core.planning.bundles import Part, Ways, bundles_of, runs_together
 from layerlight.core.planning.choosing import Choice, Choosing
 from layerlight.core.planning.device_sets import DeviceSet, device_sets, may_stay
 from layerlight.core.planning.kv_choice import KV_CACHES, saved_words, why_not
@@ -233,11 +233,8 @@ class _Task:
         self.work = {device.id: self._work(device) for device in machine.devices}
         self.beside = batch * memory.experts_bytes(shape, budget.context, dtype, PREFILL_CHUNK) if shape.experts else 0
         width = DTYPE_SIZES[dtype]
-        cached = _fits_in_free_ram(model, machine)
-        workload, kv = self.workload, wishes.kv
-        self.prices = Prices(
-            machine, shape, dtype, width, workload, budget.context, PREFILL_CHUNK, cached=cached, kv=kv
-        )
+        self.prices = Prices(machine, shape, dtype, width, self.workload, budget.context, PREFILL_CHUNK, kv=wishes.kv)
+        self._known_seconds: dict[tuple[int, str, str], Seconds] = {}
         self.pins = pinned_units(self.units, wishes.pins, (room.device.id for room in rooms))
         self.steps = _steps(model, self.units)
         self.bundles = bundles_of(self.units, shape, _rate_of(self.quantization), self.pins)
@@ -294,6 +291,7 @@ class _Task:
             self.beside,
             Ways(self.prices, self._cost),
             lambda source, target: self._wanted(0, self.prices.of(self.prices.hand_over(source, target))),
+            self._cost_on_cpu,
         )
         found = choosing.best(sets)
         if found is not None:
@@ -353,6 +351,18 @@ class _Task:
 
     def _cost(self, unit: Unit, place: str, seconds: float) -> float:
         return self._wanted(unit.size if place in (CPU, DISK) else 0, seconds)
+
+    def _cost_on_cpu(self, places: tuple[str, ...]) -> float:
+        """What all units cost together on these places where the CPU runs them."""
+        each = (self._seconds_of(part, place, CPU) for part, place in zip(self.parts, places, strict=True))
+        return self._wanted(sum(unit.size for unit in self.units), self.prices.of(sum(each, Seconds())))
+
+    def _seconds_of(self, part: Part, place: str, runs_on: str) -> Seconds:
+        known = self._known_seconds.get((part.kind, place, runs_on))
+        if known is None:
+            each = (self.prices.layer(traffic, place, runs_on) for traffic in part.traffic)
+            known = self._known_seconds[part.kind, place, runs_on] = sum(each, Seconds())
+        return known
 
     def _wanted(self, away: int, seconds: float) -> float:
         """What the strategy wants little of: seconds, or bytes away from accelerators and then seconds."""
@@ -416,14 +426,14 @@ class _Task:
         devices = choice.devices
         weights: dict[str, int] = {}
         kv: dict[str, int] = {}
-        carried = 0
-        beside = 0
+        carried = ring = beside = 0
         for number, (unit, place) in enumerate(zip(self.units, choice.places, strict=True)):
             runs = self.runs_on(choice, number)
             beside = self.beside if runs == CPU != devices.main else beside
             weights[place] = weights.get(place, 0) + unit.size
             kv[runs] = kv.get(runs, 0) + unit.kv
-            carried = max(carried, unit.tensor if runs == devices.main != place else 0)
+            carried = max(carried, unit.passing(place, runs) if runs == devices.main else 0)
+            ring = max(ring, unit.passing(place, runs) if runs == CPU != devices.main else 0)
         capacity = {room.device.id: room.capacity for room in self.rooms}
         return tuple(
             PlaceUse(
@@ -435,8 +445,8 @@ class _Task:
                     if device.id == devices.main or (device.is_accelerator and device.id in weights)
                     else 0
                 )
-                + (self.work[device.id].more_for(carried) if device.id == devices.main else 0)
-                + (beside if device.id == CPU else 0),
+                + (max(0, carried - devices.carrying_room(self.work[device.id])) if device.id == devices.main else 0)
+                + (beside + ring if device.id == CPU else 0),
                 reserve(device, self.budget),
                 capacity.get(device.id, 0),
             )
@@ -454,9 +464,15 @@ class _Task:
                 known[part.kind, place] = seconds
             every += seconds
         names = (layer.name for unit in self.units for layer in unit.layers)
-        runtime = self.prices.runtime
-        layers = tuple((name, each.decode(runtime)) for name, each in zip(names, every, strict=True))
-        return layers, sum(every, Seconds())
+        total = sum(every, Seconds())
+        layers = tuple((name, self._own(each, total)) for name, each in zip(names, every, strict=True))
+        return layers, total
+
+    def _own(self, each: Seconds, total: Seconds) -> float:
+        """A layer's part of a decode pass: of what all wait for reads, as much as it is of what is read."""
+        alone = replace(each, decode_reading=0.0).decode(self.prices.runtime)
+        share = each.decode_reading / total.decode_reading if total.decode_reading else 0.0
+        return alone + share * total.waiting()
 
     def _hand_overs(self, choice: Choice) -> tuple[HandOver, ...]:
         moved = self.prices.crossing_bytes()
@@ -482,12 +498,6 @@ class _Task:
         for unit, place in zip(self.units, choice.places, strict=True):
             stored[place] = stored.get(place, 0) + sum(layer.size for layer in unit.layers)
         return sum(speed.load_seconds(size, place, self.prices.rates) for place, size in stored.items())
-
-
-def _fits_in_free_ram(model: Model, machine: Machine) -> bool:
-    """Whether the system can hold all of the model's files in memory, whatever limit the plan keeps."""
-    free = machine.device(CPU).free if machine.has(CPU) else None
-    return free is not None and model.size * 1.25 <= free
 
 
 def _steps(model: Model, units: Sequence[Unit]) -> tuple[int, ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layerlight.core.device import CPU, DISK, Machine
 from layerlight.core.model import LayerKind, TextShape
-from layerlight.core.pacing.rate_names import DISK_LOAD, DISK_WARM, bus_rate, matrix_name, overhead_name, weights_name
+from layerlight.core.pacing.rate_names import DISK_LOAD, DISK_RING, bus_rate, matrix_name, overhead_name, weights_name
 from layerlight.core.planning.runtime import TODAY, Runtime
 from layerlight.core.planning.units import Unit
 from layerlight.core.planning.workload import Workload
@@ -17,6 +17,7 @@ TYPICAL: Mapping[str, float] = {
     "unified": 100e9,
     "cpu": 8e9,
     "disk": 0.5e9,
+    "disk-ring": 1.4e9,
     "bus": 8e9,
     "disk-load": 1.5e9,
     "weights:cpu:nf4": 0.4e9,
@@ -27,13 +28,17 @@ TYPICAL: Mapping[str, float] = {
     "handover": 50e-6,
 }
 """Bytes per second while this machine is not calibrated: an 8 GB laptop card, a base Apple chip, what two cores of an
-AVX2 processor reach in bf16 decode, per-tensor reads through accelerate's hooks, a pageable copy over PCIe 4 x8, and
-one long read from an NVMe disk; what bitsandbytes reaches on those two cores. Below them operations per second of an
-8 GB laptop card and of two cores in bf16, and seconds of a hand-over. Good for an order of magnitude, and said so
-wherever it is shown."""
+AVX2 processor reach in bf16 decode, tensor after tensor from disk through accelerate's hooks, layers read ahead, a
+pageable copy over PCIe 4 x8, and one long read from an NVMe disk; what bitsandbytes reaches on those two cores. Below
+them operations per second of an 8 GB laptop card and of two cores in bf16, and seconds of a hand-over. Good for an
+order of magnitude, and said so wherever it is shown."""
 
 LAYER_OVERHEAD = 0.0009
 """Seconds of Python and dispatch per decoder layer and pass, eager mode, one busy core; a machine may say its own."""
+
+RING_REACHES, HOOKS_REACH = 0.93, 0.28
+"""Parts of a long read's speed: of layers read ahead (0.93 to 1.01 measured on a quiet machine), and of tensor after
+tensor through accelerate's hooks (0.27 and 0.28 measured on a virtual disk). Used where they were not measured."""
 
 KV_TRAFFIC = 3
 """Times a pass moves the KV cache: growing it reads the old and writes the new one, attention reads that."""
@@ -43,18 +48,21 @@ FP8_ON_CPU = 1.1e9
 
 
 def carry_seconds(
-    size: float, rests_on: str, runs_on: str, rates: Mapping[str, float], runtime: Runtime = TODAY
+    size: float, rests_on: str, runs_on: str, rates: Mapping[str, float], runtime: Runtime = TODAY, ahead: bool = True
 ) -> float:
-    """Seconds to bring `size` bytes of weights to where they are read, for one pass."""
+    """Seconds to bring `size` bytes of weights to where they are read, for one pass; see `Traffic.ahead`."""
     if rests_on == runs_on or not size:
         return 0.0
-    seconds = size / rates[DISK] if rests_on == DISK else 0.0
+    seconds = size / rates[DISK_RING if runs_on == CPU and ahead else DISK] if rests_on == DISK else 0.0
     return seconds if runs_on == CPU else seconds + size / bus_rate(rates, runs_on, pinned=runtime.pinned)
 
 
 def rates_of(bandwidths: tuple[tuple[str, float], ...]) -> dict[str, float]:
-    """Measured bandwidths over typical ones."""
-    return {**TYPICAL, **dict(bandwidths)}
+    """Measured bandwidths over typical ones; where a long read is known, what else reads the disk by its share."""
+    measured = dict(bandwidths)
+    long_read = measured.get(DISK_LOAD)
+    by_share = {DISK_RING: RING_REACHES * long_read, DISK: HOOKS_REACH * long_read} if long_read else {}
+    return {**TYPICAL, **by_share, **measured}
 
 
 def load_seconds(stored: int, place: str, rates: Mapping[str, float]) -> float:
@@ -85,6 +93,9 @@ class Traffic:
     """Of a prompt it sees the last token alone, as the output head does."""
     decoder: bool
     quantization: str | None
+    ahead: bool = True
+    """Whether it is read ahead of every pass where it rests on disk and the CPU runs it: of experts, which a router
+    chooses, the CPU reads pages of the mapped file instead."""
 
 
 def traffic_of(unit: Unit, shape: TextShape, quantization: str | None) -> tuple[Traffic, ...]:
@@ -113,6 +124,7 @@ def traffic_of(unit: Unit, shape: TextShape, quantization: str | None) -> tuple[
                 layer.kind is LayerKind.HEAD,
                 decoder,
                 quantization if weights.quantized else None,
+                layer.kind is not LayerKind.EXPERTS,
             )
         )
     return tuple(found)
@@ -127,12 +139,15 @@ def _share(shape: TextShape, tokens: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Of one layer or of many: carrying and working, in a decode pass and in all passes over the prompt."""
+    """Of one layer or of many, in a decode pass and in all passes over the prompt: carrying, working, and reading ahead
+    while others work."""
 
     decode_carrying: float = 0.0
     decode_working: float = 0.0
     prefill_carrying: float = 0.0
     prefill_working: float = 0.0
+    decode_reading: float = 0.0
+    prefill_reading: float = 0.0
 
     def __add__(self, other: Seconds) -> Seconds:
         return Seconds(
@@ -140,13 +155,19 @@ class Seconds:
             self.decode_working + other.decode_working,
             self.prefill_carrying + other.prefill_carrying,
             self.prefill_working + other.prefill_working,
+            self.decode_reading + other.decode_reading,
+            self.prefill_reading + other.prefill_reading,
         )
 
     def decode(self, runtime: Runtime) -> float:
-        return runtime.pass_seconds(self.decode_carrying, self.decode_working)
+        return runtime.pass_seconds(self.decode_carrying, max(self.decode_working, self.decode_reading))
 
     def prefill(self, runtime: Runtime) -> float:
-        return runtime.pass_seconds(self.prefill_carrying, self.prefill_working)
+        return runtime.pass_seconds(self.prefill_carrying, max(self.prefill_working, self.prefill_reading))
+
+    def waiting(self) -> float:
+        """Seconds of a decode pass in which nothing works because reads are not there yet."""
+        return max(0.0, self.decode_reading - self.decode_working)
 
 
 class Prices:
@@ -162,20 +183,16 @@ class Prices:
         context: int,
         chunk: int,
         runtime: Runtime = TODAY,
-        cached: bool = False,
         kv: str = "",
     ) -> None:
         """`width` is bytes of an activation, `chunk` tokens of a prompt in one pass, `Traffic.kv` is of `context`.
 
-        `cached`: there is so much RAM that the system holds what rests on disk from the second pass on. `kv` is what
-        the cache is kept in, where it has to be turned back.
+        `kv` is what the cache is kept in, where it has to be turned back.
         """
         self._packed, self._width = bool(kv), width
         later = range(2, -(-workload.prompt // chunk) + 1)
         self._turned_back = sum(min(number * chunk, workload.prompt) for number in later) / context if kv else 0.0
         self.rates = rates_of(machine.bandwidths)
-        if cached and DISK_WARM in self.rates:
-            self.rates[DISK] = self.rates[DISK_WARM]
         self.workload, self.runtime = workload, runtime
         self._shape, self._dtype = shape, dtype
         self._hidden = shape.hidden_size * width * workload.batch
@@ -196,11 +213,22 @@ class Prices:
             seen = batch * (1 if traffic.last_only else tokens)
             carrying += times * self._brought(traffic, batch * tokens, rests_on, runs_on)
             prefill += times * self._busy(traffic, self._pass(traffic, seen, runs_on, seen > 1), runs_on, resident)
+        if rests_on == DISK and runs_on == CPU and traffic.ahead:
+            return Seconds(0.0, decode, 0.0, prefill, brought, carrying)
         return Seconds(brought, decode, carrying, prefill)
 
     def of(self, seconds: Seconds) -> float:
         """Seconds of the whole workload."""
         return seconds.prefill(self.runtime) + self.workload.passes * seconds.decode(self.runtime)
+
+    def reading(self, seconds: Seconds) -> float:
+        """Of the whole workload's seconds those of reading ahead."""
+        return seconds.prefill_reading + self.workload.passes * seconds.decode_reading
+
+    def one_by_one(self, seconds: Seconds) -> float:
+        """Seconds of the whole workload if nothing were read ahead: these add up, layer by layer."""
+        alone = replace(seconds, decode_reading=0.0, prefill_reading=0.0)
+        return self.of(alone) + self.reading(seconds)
 
     def hand_over(self, source: str, target: str) -> Seconds:
         """Seconds in which hidden states go from one device to the next, through RAM, in a pass; on one device none."""
@@ -228,8 +256,10 @@ class Prices:
         looked_up = 0 if self.runtime.whole_tables else traffic.looked_up
         whole = self.runtime.whole_experts and runs_on != CPU
         unchosen = 0.0 if whole else traffic.routed * (1 - _share(self._shape, tokens))
-        seconds = carry_seconds(traffic.carried - looked_up - unchosen, rests_on, runs_on, self.rates, self.runtime)
-        return seconds + (self.rates.get(overhead_name(DISK), 0.0) if traffic.decoder and rests_on == DISK else 0.0)
+        brought = traffic.carried - looked_up - unchosen
+        seconds = carry_seconds(brought, rests_on, runs_on, self.rates, self.runtime, traffic.ahead)
+        ahead = traffic.decoder and rests_on == DISK and runs_on == CPU
+        return seconds + (self.rates.get(overhead_name(DISK), 0.0) if ahead else 0.0)
 
     def _pass(self, traffic: Traffic, tokens: int, place: str, computes: bool) -> float:
         """Seconds in which a device reads a layer's weights once, or multiplies by them when that takes longer."""

@@ -20,10 +20,9 @@ from layerlight.core.job import Job
 from layerlight.core.messages import CalibrateRequest, CalibrationProgressed, MachineCalibrated
 from layerlight.core.pacing.calibration import medians, spreads
 from layerlight.core.pacing.decode_rates import (
-    LARGE_COLD,
-    LARGE_WARM,
+    LARGE_ON_DISK,
     SMALL,
-    SMALL_WARM,
+    SMALL_ON_DISK,
     LayerBytes,
     large,
     on,
@@ -31,7 +30,7 @@ from layerlight.core.pacing.decode_rates import (
 )
 from layerlight.engine.accelerators import READING_FAILURES
 from layerlight.engine.decode_stack import DecodeStack, StackOnDisk, StackSize, zeroed
-from layerlight.engine.disk_probes import ColdProbe, LongReadProbe, WarmProbe
+from layerlight.engine.disk_probes import DiskProbe, LongReadProbe
 from layerlight.engine.probes import BusProbe, DecodeProbe, MatrixProbe, MemoryProbe, Probe
 from layerlight.engine.returning import give_back
 from layerlight.engine.survey import survey_machine
@@ -215,9 +214,8 @@ def _prepare_disk(session: _Session, dtype: str, sizes: Sizes, folder: Path) -> 
         many = StackOnDisk(big, _torch(dtype), room, folder / "large.safetensors")
         session.closing.callback(many.close)
         return [
-            WarmProbe(SMALL_WARM, few),
-            WarmProbe(LARGE_WARM, many, 3),
-            ColdProbe(LARGE_COLD, many),
+            DiskProbe(SMALL_ON_DISK, few),
+            DiskProbe(LARGE_ON_DISK, many),
             LongReadProbe(many.file),
         ]
 

@@ -1,4 +1,4 @@
-"""Probes of a disk: weights read tensor by tensor while a model runs, cold and warm, and one long read."""
+"""Probes of a disk: layers read ahead while a model runs, and one long read."""
 
 from __future__ import annotations
 
@@ -18,25 +18,13 @@ class NotCold(OSError):
     """The file could not be read from the disk itself: the system kept it, or never had it on a disk."""
 
 
-class WarmProbe:
-    """Seconds per layer of a decode pass through layers on disk whose file the system holds in memory."""
+class DiskProbe:
+    """Seconds per layer of a decode pass through layers that are read from disk ahead of every pass."""
 
-    def __init__(self, name: str, stack: StackOnDisk, tokens: int = 4) -> None:
+    def __init__(self, name: str, stack: StackOnDisk, tokens: int = 6) -> None:
         self.name = name
-        self.stage = "Layers on disk, still in memory"
+        self.stage = "Layers on disk"
         self._stack, self._tokens = stack, tokens
-
-    def sample(self, job: Job) -> float:
-        return self._stack.seconds(job, self._tokens)
-
-
-class ColdProbe:
-    """Seconds per layer of a decode pass through layers on disk of which nothing is held in memory."""
-
-    def __init__(self, name: str, stack: StackOnDisk) -> None:
-        self.name = name
-        self.stage = "Layers on disk, cold"
-        self._stack = stack
         self._bytes = stack.layer_bytes * len(stack.stack.layers)
 
     def sample(self, job: Job) -> float:
@@ -51,7 +39,7 @@ class ColdProbe:
                 forget_file(self._stack.file)
                 before.append(bytes_read())
 
-        seconds = self._stack.stack.seconds(job, 4, let_go)
+        seconds = self._stack.stack.seconds(job, self._tokens, let_go)
         require_read(before[0], self._bytes)
         return seconds
 

@@ -9,6 +9,7 @@ from layerlight.core.device import CPU, DISK, Device, Machine
 from layerlight.core.messages import LayerActivity, PlacedLayer, PlaceMemory
 from layerlight.core.model import Layer, LayerKind
 from layerlight.core.plan import Placement, PlaceUse, Plan
+from layerlight.core.planning.runtime import RING_BUFFERS
 from layerlight.core.state import Phase, State
 from layerlight.ui.words import short_size
 
@@ -178,7 +179,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
         if rests != runs and not _reads_pages(layer, runs):
             loose[runs] = loose.get(runs, 0) + kv
             kv = 0
-            carried = max(carried, _largest(plan, layer))
+            carried = max(carried, RING_BUFFERS * size if (rests, runs) == (DISK, CPU) else _largest(plan, layer))
         carrying = speed.carry_seconds(placement.size, rests, runs, rates)
         seconds, waited = _seconds(
             activity.get(layer.name), measured.get(layer.name), predicted.get(layer.name, 0.0), carrying

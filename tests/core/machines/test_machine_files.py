@@ -291,7 +291,7 @@ SAVED = Machine(
         Device("cpu", "cpu", "RAM", 16 * GIB, 0),
         Device("disk", "disk", "Disk", None, None),
     ),
-    (("bus:cuda:0:to-pinned", 1.25e10), ("cpu", 1 / 3 * 1e10), ("disk-warm", 7e9), ("cuda:0", 1e22), ("bus", 5e9)),
+    (("bus:cuda:0:to-pinned", 1.25e10), ("cpu", 1 / 3 * 1e10), ("disk-ring", 7e9), ("cuda:0", 1e22), ("bus", 5e9)),
     "2.13.0+cpu",
 )
 

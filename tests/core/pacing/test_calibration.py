@@ -19,7 +19,7 @@ from layerlight.core.pacing.calibration import (
 )
 from tests.core.models import GIB, MIB, accelerator, disk, ram
 
-RATES = (("cpu", 9e9), ("disk", 1e9), ("disk-load", 2e9), ("disk-warm", 3e9), ("overhead:cpu", 1e-3))
+RATES = (("cpu", 9e9), ("disk", 1e9), ("disk-load", 2e9), ("disk-ring", 3e9), ("overhead:cpu", 1e-3))
 
 
 def here(**changes: object) -> Machine:

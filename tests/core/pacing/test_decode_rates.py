@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from layerlight.core.pacing.decode_rates import (
-    LARGE_COLD,
-    LARGE_WARM,
+    LARGE_ON_DISK,
     SMALL,
-    SMALL_WARM,
+    SMALL_ON_DISK,
     LayerBytes,
     large,
     on,
@@ -18,7 +17,7 @@ from layerlight.core.pacing.decode_rates import (
 from layerlight.core.pacing.rate_names import is_rate_name
 
 LAYER = LayerBytes("bfloat16", 2, 3_000_000, 45_000_000)
-OVERHEAD, RAM, DISK_OVERHEAD, WARM, COLD = 1e-3, 8e9, 4e-3, 2e9, 0.5e9
+OVERHEAD, RAM, DISK_OVERHEAD, RING = 1e-3, 8e9, 4e-3, 1.5e9
 
 
 def samples() -> dict[str, float]:
@@ -28,9 +27,8 @@ def samples() -> dict[str, float]:
         SMALL: small,
         large("bfloat16"): big,
         large("float32"): OVERHEAD + LAYER.large * 4 / 16e9,
-        SMALL_WARM: small + DISK_OVERHEAD + LAYER.small_bytes / WARM,
-        LARGE_WARM: big + DISK_OVERHEAD + LAYER.large_bytes / WARM,
-        LARGE_COLD: big + DISK_OVERHEAD + LAYER.large_bytes / COLD,
+        SMALL_ON_DISK: DISK_OVERHEAD + LAYER.small_bytes / RING,
+        LARGE_ON_DISK: LAYER.large_bytes / RING,
         "disk-load": 1.5e9,
         "matrix:cpu:bfloat16": 3e11,
         on("cuda:0"): 5e-4,
@@ -53,8 +51,7 @@ def test_the_rates_behind_the_times_are_found() -> None:
             "weights:cpu:float32": 16e9,
             "overhead:cpu": OVERHEAD,
             "overhead:disk": DISK_OVERHEAD,
-            "disk-warm": WARM,
-            "disk": COLD,
+            "disk-ring": RING,
             "disk-load": 1.5e9,
             "matrix:cpu:bfloat16": 3e11,
             "overhead:cuda:0": 5e-4,
@@ -73,6 +70,13 @@ def test_what_was_not_measured_is_absent_and_the_rest_stays_true(missing: str) -
     whole, found = rates(samples()), rates({name: value for name, value in samples().items() if name != missing})
     assert len(found) < len(whole)
     assert all(whole[name] == pytest.approx(rate) for name, rate in found.items() if name != "bus")
+
+
+def test_work_that_takes_longer_than_the_read_is_no_overhead_of_the_disk() -> None:
+    """A slow processor computes while it is read."""
+    slow = samples()
+    slow[SMALL] = slow[SMALL_ON_DISK] = 20e-3
+    assert "overhead:disk" not in rates(slow)
 
 
 def test_every_figure_names_the_probes_it_came_from() -> None:
@@ -97,7 +101,7 @@ def test_overhead_and_rate(small: tuple[float, int], big: tuple[float, int], fou
 
 def test_noise_that_hides_a_rate_leaves_no_rate() -> None:
     noisy = samples()
-    noisy[LARGE_WARM] = noisy[SMALL_WARM]
-    assert not {"disk-warm", "overhead:disk", "disk"} & set(rates(noisy))
+    noisy[SMALL_ON_DISK] = 0.9 * max(noisy[SMALL], LAYER.small_bytes / RING)
+    assert "overhead:disk" not in rates(noisy)
     noisy[large("bfloat16")] = noisy[SMALL] / 2
     assert not {"cpu", "overhead:cpu", "weights:cpu:float32"} & set(rates(noisy))

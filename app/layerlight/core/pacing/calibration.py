@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 
 from layerlight.core.device import DISK, Machine
-from layerlight.core.pacing.rate_names import DISK_LOAD, DISK_WARM, is_rate_name, overhead_name
+from layerlight.core.pacing.rate_names import DISK_LOAD, DISK_RING, is_rate_name, overhead_name
 
 CPU_FACTS = Path("/proc/cpuinfo")
-_DISK_RATES = frozenset({DISK, DISK_LOAD, DISK_WARM, overhead_name(DISK)})
+_DISK_RATES = frozenset({DISK, DISK_LOAD, DISK_RING, overhead_name(DISK)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from layerlight.core.device import CPU, DISK
-from layerlight.core.pacing.rate_names import BUS, DISK_WARM, bus_name, is_rate_name, overhead_name, weights_name
+from layerlight.core.pacing.rate_names import BUS, DISK_RING, bus_name, is_rate_name, overhead_name, weights_name
 
-SMALL, SMALL_WARM = "small layers", "small layers on disk, warm"
-LARGE_WARM, LARGE_COLD = "large layers on disk, warm", "large layers on disk, cold"
+SMALL, SMALL_ON_DISK = "small layers", "small layers on disk"
+LARGE_ON_DISK = "large layers on disk"
 """Probes, each in seconds per layer of a decode pass."""
 
 
@@ -99,20 +99,14 @@ _WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def _disk_rates(samples: Mapping[str, float], layer: LayerBytes) -> dict[str, Figure]:
-    """What layers on disk take beside what they take in RAM."""
-    needed = (SMALL, large(layer.dtype), SMALL_WARM, LARGE_WARM)
-    if any(name not in samples for name in needed):
+    """Of layers on disk a pass takes as long as their reads, for it computes meanwhile: the rate of large ones, and
+    what a small one takes longer than its bytes and its own work."""
+    if samples.get(LARGE_ON_DISK, 0.0) <= 0:
         return {}
-    small = samples[SMALL_WARM] - samples[SMALL]
-    warm = samples[LARGE_WARM] - samples[large(layer.dtype)]
-    split = overhead_and_rate(small, layer.small_bytes, warm, layer.large_bytes)
-    if split is None:
-        return {}
-    overhead, rate = split
-    found = {DISK_WARM: Figure(rate, needed)}
-    if overhead > 0:
-        found[overhead_name(DISK)] = Figure(overhead, needed)
-    seconds = samples.get(LARGE_COLD, 0.0) - samples[large(layer.dtype)] - overhead
-    if seconds > 0:
-        found[DISK] = Figure(layer.large_bytes / seconds, (*needed, LARGE_COLD))
+    rate = layer.large_bytes / samples[LARGE_ON_DISK]
+    found = {DISK_RING: Figure(rate, (LARGE_ON_DISK,))}
+    if SMALL in samples and SMALL_ON_DISK in samples:
+        overhead = samples[SMALL_ON_DISK] - max(samples[SMALL], layer.small_bytes / rate)
+        if overhead > 0:
+            found[overhead_name(DISK)] = Figure(overhead, (SMALL, SMALL_ON_DISK, LARGE_ON_DISK))
     return found

@@ -1,9 +1,9 @@
 """Names of a machine's rates: what `Machine.bandwidths`, calibration and the price of a plan call each figure.
 
 cuda:0                   bytes/s at which weights that rest in a device's memory are read by it; so too `cpu`, `mps`
-disk                     bytes/s of weights read from disk, tensor by tensor, while the model runs
+disk                     bytes/s of weights on disk that an accelerator runs: each tensor by itself, through accelerate
+disk-ring                bytes/s of layers on disk that the CPU runs: read ahead of every pass, past the system's cache
 disk-load                bytes/s of one long read from disk, nothing cached
-disk-warm                bytes/s of weights in a file that the system still holds in memory, tensor by tensor
 bus:cuda:0:to-pinned     bytes/s of a copy from page-locked RAM to the device
 bus:cuda:0:to-pageable   … from ordinary RAM, as accelerate copies
 bus:cuda:0:from-pinned   … and back; likewise `from-pageable`
@@ -12,7 +12,7 @@ matrix:cuda:0:bfloat16   floating-point operations/s of large matrix products, a
 weights:cpu:nf4          bytes/s at which weights in a format of bitsandbytes are read and multiplied by
 weights:cpu:float16      … and in a dtype, where dtypes differ
 overhead:cuda:0          seconds of Python and dispatch per decoder layer and pass, of work that runs there
-overhead:disk            … and beside it where a layer rests on disk: hooks, and opening its file for each tensor
+overhead:disk            seconds of a read beside its bytes, per decoder layer on disk that the CPU runs
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import re
 from collections.abc import Mapping
 
 DISK_LOAD = "disk-load"
-DISK_WARM = "disk-warm"
+DISK_RING = "disk-ring"
 BUS = "bus"
 
 _PLACE = r"(cpu|mps|(cuda|xpu|sim):\d+)"
 _NAME = re.compile(
-    rf"{_PLACE}|disk(-load|-warm)?|bus(:{_PLACE}:(to|from)-(pinned|pageable))?|(matrix|weights):{_PLACE}:\w+"
+    rf"{_PLACE}|disk(-load|-ring|-warm)?|bus(:{_PLACE}:(to|from)-(pinned|pageable))?|(matrix|weights):{_PLACE}:\w+"
     rf"|overhead:({_PLACE}|disk)"
 )
 

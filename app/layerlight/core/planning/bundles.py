@@ -103,8 +103,8 @@ class Ways:
             for part, place, run in zip(bundle.parts, places, runs, strict=True):
                 uses[at[place]] += part.unit.size
                 uses[at[runs_on]] += part.unit.kv
-                transient = max(transient, part.unit.tensor if run == devices.main != place else 0)
-                cost += self._price(part, place, run, runs_on)
+                transient = max(transient, part.unit.passing(place, run) if run == devices.main else 0)
+                cost += self._read(part, place) if devices.main == CPU else self._price(part, place, run, runs_on)
             rests = tuple(sorted({at[place] for place in places}))
             ways.append(Way(cost, tuple(uses), transient, rests, main if runs_on == devices.main else at[runs_on]))
             labels.append(places)
@@ -113,11 +113,19 @@ class Ways:
     def _allowed(self, part: Part, places: tuple[str, ...]) -> tuple[str, ...]:
         return places if part.pinned is None else tuple(place for place in places if place == part.pinned)
 
+    def _read(self, part: Part, place: str) -> float:
+        """Where the CPU runs everything a placement decides only what is read: all work is the same in each."""
+        known = self._known.get((part.kind, place, "", ""))
+        if known is None:
+            seconds = sum(self._prices.reading(self._prices.layer(each, place, CPU)) for each in part.traffic)
+            known = self._known[part.kind, place, "", ""] = self._cost(part.unit, place, seconds)
+        return known
+
     def _price(self, part: Part, place: str, run: str, outer: str) -> float:
         """Of a part that rests on `place` and runs on `run`, in a layer that runs on `outer`."""
         known = self._known.get((part.kind, place, run, outer))
         if known is None:
-            seconds = sum(self._prices.of(self._prices.layer(each, place, run)) for each in part.traffic)
+            seconds = sum(self._prices.one_by_one(self._prices.layer(each, place, run)) for each in part.traffic)
             seconds += self._prices.of(self._prices.hand_over(outer, run))
             seconds += self._prices.of(self._prices.hand_over(run, outer))
             known = self._known[part.kind, place, run, outer] = self._cost(part.unit, place, seconds)

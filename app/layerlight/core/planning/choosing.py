@@ -44,14 +44,15 @@ class Choosing:
         beside: int,
         ways: Ways,
         hand_over: Callable[[str, str], float],
+        on_cpu: Callable[[tuple[str, ...]], float],
         nodes: int = NODES,
     ) -> None:
         """`steps` are numbers of bundles in the order they run; `work` is what a pass needs on a device that runs
         layers, `beside` bytes in RAM where experts run there beside an accelerator; `hand_over(place, next)` is its
-        cost in the whole workload."""
+        cost in the whole workload, `on_cpu(places)` that of all units where the CPU runs them, reading ahead."""
         self.bundles, self.work, self.beside = bundles, work, beside
         self.line = Line(steps, len(bundles))
-        self.ways, self._hand_over_cost = ways, hand_over
+        self.ways, self._hand_over_cost, self.on_cpu = ways, hand_over, on_cpu
         self._hand_overs: dict[tuple[str, str], float] = {}
         self.search = Search(nodes)
         visited = set(steps)
@@ -110,7 +111,7 @@ class Choosing:
             kinds.append(Kind(kind_of.count(kind), ways, 2 * kind_of.index(kind) > len(kind_of)))
             labels.append(places)
         needed = frozenset(range(len(devices.accelerators)))
-        spare = self.work[devices.main].carrying_room
+        spare = devices.carrying_room(self.work[devices.main])
         puzzle = Puzzle(tuple(kinds), rooms, needed, self._least_hand_overs(devices), spare)
         return _Look(self, devices, puzzle, tuple(kind_of), tuple(labels))
 
@@ -192,8 +193,11 @@ class _Look:
                 row = min(row, other, key=Row.cost)
             if len(self.kind_of) > FEW:
                 self.choosing.relaxed(cost)
-        real = row.cost()
         places = tuple(self.labels[kind][index] for kind, index in zip(self.kind_of, row.chosen, strict=True))
+        if self.devices.main == CPU:
+            real = self.choosing.on_cpu(tuple(place for each in places for place in each))
+        else:
+            real = row.cost()
         self.choosing.keep(real, places, self.devices)
         return real
 

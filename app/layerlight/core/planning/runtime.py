@@ -28,7 +28,11 @@ ACCELERATE = Runtime("accelerate", overlaps=False, pinned=False, whole_tables=Tr
 """Hooks that bring each module's tensors from ordinary RAM or from their file, then compute, then drop them."""
 
 RING = Runtime("ring", overlaps=True, pinned=True, whole_tables=False, whole_experts=False)
-"""A ring of page-locked buffers that is filled while others are computed on: known to the prices, not built yet."""
+"""A ring of page-locked buffers that is filled while others are computed on: known to the prices, not built yet for
+accelerators."""
+
+RING_BUFFERS = 3
+"""Layers of which the CPU's ring holds the weights at once: one that is computed with, and two that are read ahead."""
 
 TODAY = ACCELERATE
 """What plans are made for: only what can be carried out is planned."""

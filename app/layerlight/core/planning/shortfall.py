@@ -21,8 +21,10 @@ def nearest_fit(
     while True:
         places = _fill(units, devices, work, pins, held)
         carried = [unit for unit, place in zip(units, places, strict=True) if devices.runs_on(place) != place]
-        passing = max((unit.tensor for unit in carried), default=0)
-        needed = sum(unit.kv for unit in carried) + work[devices.main].more_for(passing)
+        passing = max(
+            (unit.passing(place, devices.runs_on(place)) for unit, place in zip(units, places, strict=True)), default=0
+        )
+        needed = sum(unit.kv for unit in carried) + max(0, passing - devices.carrying_room(work[devices.main]))
         if needed <= held:
             return places
         held = needed

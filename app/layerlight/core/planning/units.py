@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from layerlight.core import memory
+from layerlight.core.device import CPU, DISK
 from layerlight.core.model import Layer, LayerKind, Model, Tensor, TextShape
 from layerlight.core.plan import PREFILL_CHUNK
+from layerlight.core.planning.runtime import RING_BUFFERS
 from layerlight.core.sizing.kv_cache import packed_bytes
 from layerlight.core.sizing.stored_format import is_scale, packed_elements
 from layerlight.core.sizing.told_bytes import told_cache, told_weights
@@ -46,6 +48,14 @@ class Unit:
     @property
     def size(self) -> int:
         return sum(self.sizes)
+
+    def passing(self, rests_on: str, runs_on: str) -> int:
+        """Bytes that it needs where it runs beside what rests there; of several units in turn the most counts."""
+        if rests_on == runs_on:
+            return 0
+        if rests_on == DISK and runs_on == CPU:  # of experts the pages of the file itself are read
+            return 0 if self.layers[0].kind is LayerKind.EXPERTS else RING_BUFFERS * self.size
+        return self.tensor
 
     @property
     def largest_quantized(self) -> int:

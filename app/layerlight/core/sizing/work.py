@@ -19,10 +19,6 @@ class Work:
         """Of `most`, what is free again whenever carried weights are there: a module's come just before it computes."""
         return max(0, self.most - self.in_modules)
 
-    def more_for(self, carried: int) -> int:
-        """Bytes beside `most` that a pass needs where so many are carried at once."""
-        return max(0, carried - self.carrying_room)
-
     def at_least(self, size: int) -> Work:
         """The same where something else needs so many bytes at another time."""
         return self if size <= self.most else Work(size, self.in_modules)
