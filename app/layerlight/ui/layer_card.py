@@ -92,7 +92,8 @@ def _is_carried(unit: Unit) -> bool:
 def _claim(unit: Unit, lane: Lane, plan: Plan) -> Facts:
     match unit.kind:
         case "kv":
-            why = "Keys and values of past tokens, for layers that rest elsewhere but run here."
+            kept_in = f", kept in {plan.wishes.kv}" if plan.wishes.kv else ""
+            why = f"Keys and values of past tokens{kept_in}, for layers that rest elsewhere but run here."
         case "berth":
             why = "Carried layers land here, one after another, to be run."
         case _:
