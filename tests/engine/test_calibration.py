@@ -31,6 +31,7 @@ TINY = Sizes(
     matrix=64,
     device=2**20,
     copy=2**18,
+    cache=2**12,
     rounds=2,
 )
 ENOUGH = 600.0
@@ -48,6 +49,7 @@ def test_the_cpu_and_the_disk_are_measured(tmp_path: Path) -> None:
     rates, machine = dict(found.machine.bandwidths), survey_machine(tmp_path)
     assert {f"matrix:cpu:{dtype}" for dtype in machine.device("cpu").dtypes} <= set(rates)
     assert all(is_rate_name(name) and rate > 0 for name, rate in rates.items())
+    assert "turned-back:cpu" in rates
     assert "weights:cpu:float32" not in rates or "cpu" in rates
     assert dict(found.spreads).keys() <= rates.keys()
     assert all(spread >= 0 for _, spread in found.spreads)
@@ -75,7 +77,7 @@ def test_accelerators_are_measured_each(simulated: Callable[..., ModuleType], tm
     found, _ = measure(tmp_path)
     rates = dict(found.machine.bandwidths)
     for place in ("sim:0", "sim:1"):
-        assert {place, f"overhead:{place}", f"matrix:{place}:float32"} <= set(rates)
+        assert {place, f"overhead:{place}", f"matrix:{place}:float32", f"turned-back:{place}"} <= set(rates)
         assert {f"bus:{place}:{way}-{kind}" for way in ("to", "from") for kind in ("pinned", "pageable")} <= set(rates)
     assert rates["bus"] == min(rates["bus:sim:0:to-pageable"], rates["bus:sim:1:to-pageable"])
 

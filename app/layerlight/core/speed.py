@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 
 from layerlight.core.device import CPU, DISK, Machine
 from layerlight.core.model import LayerKind, TextShape
-from layerlight.core.pacing.rate_names import DISK_LOAD, DISK_RING, bus_rate, matrix_name, overhead_name, weights_name
+from layerlight.core.pacing.rate_names import (
+    DISK_LOAD,
+    DISK_RING,
+    bus_rate,
+    matrix_name,
+    overhead_name,
+    turned_back_name,
+    weights_name,
+)
 from layerlight.core.planning.runtime import TODAY, Runtime
 from layerlight.core.planning.units import Unit
 from layerlight.core.planning.workload import Workload
@@ -270,13 +278,13 @@ class Prices:
     def _cache(self, size: float, place: str) -> float:
         """Seconds in which passes move so many bytes of the KV cache; one in fp8 grows, is turned back and then read.
 
-        An accelerator's own kernels take as long as what they move; a CPU has none.
+        Where turning back was not measured, an accelerator's kernels take as long as what they move.
         """
         bandwidth = self._bandwidth(place, None)
         if not self._packed:
             return KV_TRAFFIC * size / bandwidth
-        back = size / FP8_ON_CPU if place == CPU else (3 + 3 * self._width) * size / bandwidth
-        return back + self._width * size / bandwidth
+        usual = FP8_ON_CPU if place == CPU else bandwidth / (3 + 3 * self._width)
+        return size / self.rates.get(turned_back_name(place), usual) + self._width * size / bandwidth
 
     def _busy(self, traffic: Traffic, working: float, place: str, resident: bool) -> float:
         """With what Python and dispatch take: an accelerator works meanwhile, unless it waits for weights."""

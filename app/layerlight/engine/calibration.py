@@ -31,7 +31,7 @@ from layerlight.core.pacing.decode_rates import (
 from layerlight.engine.accelerators import READING_FAILURES
 from layerlight.engine.decode_stack import DecodeStack, StackOnDisk, StackSize, zeroed
 from layerlight.engine.disk_probes import DiskProbe, LongReadProbe
-from layerlight.engine.probes import BusProbe, DecodeProbe, MatrixProbe, MemoryProbe, Probe
+from layerlight.engine.probes import BusProbe, DecodeProbe, MatrixProbe, MemoryProbe, Probe, TurnBackProbe
 from layerlight.engine.returning import give_back
 from layerlight.engine.survey import survey_machine
 
@@ -69,6 +69,8 @@ class Sizes:
     """Bytes of weights read from an accelerator's memory, at most a quarter of what is free there."""
     copy: int = 64 * 2**20
     """Bytes of a copy over the bus."""
+    cache: int = 4 * 2**20
+    """Elements of a KV cache in 8 bit."""
     rounds: int = 20
     """The most samples of each probe, when they go so fast that time is left."""
 
@@ -191,6 +193,7 @@ def _prepare_cpu(session: _Session, ram: Device, sizes: Sizes) -> None:
         ]
 
     session.add("Preparing layers in RAM", layers)
+    session.add("Preparing a KV cache", lambda: [TurnBackProbe(CPU, main, sizes.cache)])
     session.probes += [MatrixProbe(CPU, _torch(name), sizes.matrix) for name in dtypes]
 
 
@@ -246,6 +249,7 @@ def _prepare_accelerator(session: _Session, device: Device, sizes: Sizes) -> Non
     session.add(words, lambda: copy(inward=False, pinned=False))
     session.add(words, lambda: copy(inward=True, pinned=True))
     session.add(words, lambda: copy(inward=False, pinned=True))
+    session.add(words, lambda: [TurnBackProbe(place, main, min(sizes.cache, free // 16))])
     session.probes += [MatrixProbe(place, _torch(name), sizes.matrix) for name in dtypes]
 
 

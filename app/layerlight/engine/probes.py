@@ -12,8 +12,9 @@ from torch.nn import functional
 
 from layerlight.core.device import CPU
 from layerlight.core.job import Job
-from layerlight.core.pacing.rate_names import bus_name, matrix_name
+from layerlight.core.pacing.rate_names import bus_name, matrix_name, turned_back_name
 from layerlight.engine.decode_stack import DecodeStack
+from layerlight.engine.fp8 import pack, scale_of, turn_back
 from layerlight.engine.returning import synchronize
 
 MATRIX_ROWS = 512
@@ -119,6 +120,27 @@ class BusProbe:
         job.check()
         target, source = (self._there, self._host) if self._inward else (self._host, self._there)
         return source.numel() / _timed(lambda: target.copy_(source), 1, self._place)
+
+
+class TurnBackProbe:
+    """Elements per second of one layer's keys in fp8 that grow by a token and become `dtype` again."""
+
+    def __init__(self, place: str, dtype: torch.dtype, elements: int) -> None:
+        """Raises what torch raises where a device has no float8."""
+        self.name = turned_back_name(place)
+        self.stage = f"An 8-bit KV cache on {place}"
+        states = torch.ones(1, 8, max(1, elements // 1024), 128, dtype=dtype, device=place)
+        self._scale = scale_of(states)
+        self._packed = pack(states, self._scale)
+        self._place, self._dtype = place, dtype
+
+    def sample(self, job: Job) -> float:
+        job.check()
+        return self._packed.numel() / _timed(self._grow, 1, self._place)
+
+    def _grow(self) -> None:
+        grown = torch.cat([self._packed, self._packed[..., :1, :]], dim=-2)
+        turn_back(grown, self._scale, self._dtype)
 
 
 def _timed(work: Callable[[], object], repeats: int, place: str) -> float:

@@ -14,7 +14,7 @@ from layerlight.core.model import LinearShape, Model
 from layerlight.core.placing import make_plan, what_would_fit
 from layerlight.core.plan import PREFILL_CHUNK, Plan, Wishes
 from layerlight.core.planning.kv_choice import why_not
-from layerlight.core.planning.workload import Workload
+from layerlight.core.planning.workload import USUAL, Workload
 from layerlight.core.sizing.kv_cache import kv_bytes, packed_bytes
 from layerlight.core.sizing.told_bytes import ToldBytes
 from tests.core.models import MIB, accelerator, dense, disk, machine, ram
@@ -23,6 +23,7 @@ LONG = 8192
 FP8 = Wishes(kv="fp8")
 LINEAR = LinearShape("mamba", 8, 2, 16, 8, 8, 8)
 MODEL = dense(layers=8, hidden=256, intermediate=512, context=LONG)
+QUICK = ("overhead:cuda:0", 1e-9)
 CARD = machine(accelerator(), ram(), disk())
 
 
@@ -154,6 +155,18 @@ def test_turning_back_costs_seconds_on_a_cpu() -> None:
     assert packed.prediction.seconds_per_token > usual.prediction.seconds_per_token
     assert packed.prediction.prefill_seconds > usual.prediction.prefill_seconds
     assert offered(usual) == []
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+def test_what_this_machine_measured_of_turning_back_counts(place: str) -> None:
+    devices = (ram(), disk()) if place == "cpu" else (accelerator(), ram(), disk())
+    slow, fast = (
+        make_plan(MODEL, machine(*devices, rates=(QUICK, (f"turned-back:{place}", rate))), Budget(context=LONG), FP8)
+        for rate in (1e9, 1e12)
+    )
+    elements = fast.prediction.use(place).kv * USUAL.mean_length / LONG
+    more = slow.prediction.seconds_per_token - fast.prediction.seconds_per_token
+    assert more == pytest.approx(elements * (1e-9 - 1e-12), rel=0.01)
 
 
 def test_where_it_frees_room_for_layers_a_token_is_faster() -> None:

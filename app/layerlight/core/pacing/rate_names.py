@@ -11,6 +11,7 @@ bus                      bytes/s of the slowest `to-pageable`: for whoever asks 
 matrix:cuda:0:bfloat16   floating-point operations/s of large matrix products, an addition and a product being two
 weights:cpu:nf4          bytes/s at which weights in a format of bitsandbytes are read and multiplied by
 weights:cpu:float16      … and in a dtype, where dtypes differ
+turned-back:cpu          elements/s of a KV cache in fp8 that grow by a token and become the model's dtype again
 overhead:cuda:0          seconds of Python and dispatch per decoder layer and pass, of work that runs there
 overhead:disk            seconds of a read beside its bytes, per decoder layer on disk that the CPU runs
 """
@@ -27,7 +28,7 @@ BUS = "bus"
 _PLACE = r"(cpu|mps|(cuda|xpu|sim):\d+)"
 _NAME = re.compile(
     rf"{_PLACE}|disk(-load|-ring|-warm)?|bus(:{_PLACE}:(to|from)-(pinned|pageable))?|(matrix|weights):{_PLACE}:\w+"
-    rf"|overhead:({_PLACE}|disk)"
+    rf"|overhead:({_PLACE}|disk)|turned-back:{_PLACE}"
 )
 
 
@@ -53,6 +54,11 @@ def weights_name(place: str, quantization: str) -> str:
 def overhead_name(place: str) -> str:
     """The overhead of a decoder layer that runs on `place`."""
     return f"overhead:{place}"
+
+
+def turned_back_name(place: str) -> str:
+    """The speed at which a KV cache in fp8 is turned back on `place`."""
+    return f"turned-back:{place}"
 
 
 def bus_rate(rates: Mapping[str, float], place: str, inward: bool = True, pinned: bool = False) -> float:
