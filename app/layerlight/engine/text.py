@@ -23,17 +23,13 @@ from layerlight.engine.kept_cache import BegunCache, KeptCache
 from layerlight.engine.loading import LoadedModel
 from layerlight.engine.produced import Produced, TokenStream
 from layerlight.engine.prompt import Prompt, end_tokens, prepare
+from layerlight.engine.prompt_passes import smaller_passes, tokens_a_pass
 from layerlight.engine.returning import give_back
 from layerlight.engine.streaming import settle
 from layerlight.engine.watching import LayerWatch
 from layerlight.engine.whole_text import WholeText
 
 log = logging.getLogger(__name__)
-
-SMALLER = 4
-"""By how much passes shrink after memory ran out."""
-SMALLEST = 16
-"""Tokens a pass is not made smaller than: its tensors are few beside what is taken anyway."""
 
 
 class _FiniteOnly:
@@ -106,7 +102,7 @@ def answer(request: TextRequest, loaded: LoadedModel, kept: KeptCache, job: Job)
     prompt = _prompt(request, loaded.tokenizer, loaded.request, loaded.config, job)
     layout = tuple((placed.layer, placed.runs_on) for placed in loaded.placed)
     begun = kept.take(loaded.model, prompt.ids, layout, prompt.context)
-    reused, chunk = begun.reused, loaded.request.prefill_chunk
+    reused, chunk = begun.reused, tokens_a_pass(loaded.model, loaded.request.prefill_chunk, len(prompt.ids))
     job.emit(PromptCounted(len(prompt.ids), prompt.context, prompt.context - len(prompt.ids), reused))
     watch = LayerWatch([each.layer for each in loaded.placed], loaded.carried, job, loaded.files.glance)
     run = _Run(request, loaded, prompt, _ends(loaded), Produced(WholeText(loaded.tokenizer, prompt.ids), job, watch))
@@ -115,7 +111,7 @@ def answer(request: TextRequest, loaded: LoadedModel, kept: KeptCache, job: Job)
         ending = _attempt(run, begun, chunk)
         if ending.overflowed and run.room > 0:
             begun.drop()
-            ending = _again(run, chunk)
+            ending = _again(run)
     run.produced.finish()
     watch.tell()
     if ending.failure is not None:
@@ -133,11 +129,11 @@ def _ends(loaded: LoadedModel) -> tuple[int, ...]:
     return end_tokens(loaded.tokenizer, config, text_config, loaded.model.generation_config)
 
 
-def _again(run: _Run, chunk: int) -> _Ending:
+def _again(run: _Run) -> _Ending:
     """The same answer from where it is, with an empty cache and smaller passes; nothing of it is kept afterwards."""
     give_back(run.loaded.places)
     run.recomputed = len(run.ids)
-    smaller = max(SMALLEST, min(chunk, run.recomputed) // SMALLER)
+    smaller = smaller_passes(run.loaded.model, run.loaded.request.prefill_chunk, run.recomputed)
     log.warning("memory ran out: going on from %d tokens, %d in a pass", run.recomputed, smaller)
     return _attempt(run, BegunCache(None), smaller)
 
