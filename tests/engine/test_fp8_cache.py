@@ -16,12 +16,17 @@ from transformers.cache_utils import Cache, DynamicLayer
 from layerlight.bench.random_model import random_llama
 from layerlight.core.device import Budget
 from layerlight.core.errors import BadRequest
+from layerlight.core.inspecting.config_file import ConfigFile
+from layerlight.core.inspecting.text_shape import text_shape
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.job import Job
 from layerlight.core.load_request import load_request
 from layerlight.core.messages import LoadRequest
+from layerlight.core.model import TextShape
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
+from layerlight.core.planning.kv_choice import why_not
+from layerlight.core.sizing.kv_cache import kv_bytes
 from layerlight.engine.cache_choice import quantized_cache, require_cache
 from layerlight.engine.checking import check
 from layerlight.engine.empty_pass import storages_of
@@ -176,6 +181,46 @@ def test_a_cache_is_cut_to_the_tokens_that_stay() -> None:
     assert cache.get_seq_length() == 5
     keys, values = cache.layers[0].update(states[..., :1, :], states[..., :1, :])
     assert keys.shape[-2] == values.shape[-2] == 6
+
+
+def shape_of(kind: str) -> TextShape:
+    model_type, sizes = KINDS[kind]
+    shape = text_shape(ConfigFile({"model_type": model_type, **sizes}))
+    assert shape is not None
+    return shape
+
+
+PLANNED = [kind for kind in KINDS if not why_not(shape_of(kind), machine())]
+
+
+@pytest.mark.parametrize("kind", PLANNED)
+@torch.inference_mode()
+def test_every_kind_that_may_be_planned_runs_with_it(kind: str) -> None:
+    """The same logits as with rounded keys and values, pass after pass, and the bytes of the plan."""
+    shape, (model_type, sizes) = shape_of(kind), KINDS[kind]
+    torch.manual_seed(3)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **sizes), dtype=torch.float32).eval()
+    ids = torch.randint(0, 131, (1, 30))
+    packed, rounded = quantized_cache(model.config), Cache(layers=[RoundedLayer() for _ in range(shape.layers)])
+    for first, last in ((0, 20), (20, 28), (28, 29), (29, 30)):
+        ours, theirs = (
+            model(input_ids=ids[:, first:last], cache=cache, use_cache=True).logits for cache in (packed, rounded)
+        )
+        assert torch.equal(ours, theirs)
+    real = sum(each.nbytes() for layer in packed.layers for each in storages_of(layer))
+    assert real == sum(kv_bytes(shape, index, 30, "float32", cache="fp8") for index in range(shape.layers))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PLANNED])
+def test_what_the_engine_refuses_is_never_planned(kind: str) -> None:
+    """The other way round it may be: latents are refused by the plan alone."""
+    config = AutoConfig.for_model(KINDS[kind][0], **KINDS[kind][1])
+    refused = False
+    try:
+        require_cache("fp8", config)
+    except BadRequest:
+        refused = True
+    assert refused or "latents" in why_not(shape_of(kind), machine())
 
 
 # -- refused -----------------------------------------------------------------------------------------------------------
