@@ -22,6 +22,7 @@ from layerlight.ui.export_menu import ExportMenu
 from layerlight.ui.happenings import SettingsChanged
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
+from layerlight.ui.map_heat import MODES
 from layerlight.ui.menus import Menus
 from layerlight.ui.notice_bar import NoticeBar
 from layerlight.ui.past_chats import PastChats, save_chat
@@ -224,6 +225,7 @@ class Desk(QWidget):
             "bring_back": session.conversations.bring_back,
             "show_map": partial(self._show_view, "map"),
             "show_table": partial(self._show_view, "table"),
+            **{f"heat_{mode}": partial(self._show_heat, mode) for mode, _ in MODES},
             "show_plan": self._show_plan,
             "show_chat": self._show_chat,
             "log": self._show_log,
@@ -307,6 +309,10 @@ class Desk(QWidget):
                 wishes = session.planning.advice.wishes if session.planning.advice else None
                 if wishes is not None:
                     session.change_settings(quantization=wishes.quantization)
+
+    def _show_heat(self, mode: str) -> None:
+        self._pages.setCurrentWidget(self.work)
+        self.work.show_heat(mode)
 
     def _show_view(self, view: str) -> None:
         self._pages.setCurrentWidget(self.work)

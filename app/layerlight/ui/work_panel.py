@@ -21,11 +21,12 @@ from layerlight.core.messages import (
 )
 from layerlight.core.state import State
 from layerlight.ui.chat_panel import ChatPanel
-from layerlight.ui.controls import Segments, column, label, row, rule
+from layerlight.ui.controls import Elided, Segments, column, row, rule
 from layerlight.ui.happenings import MachineChosen
 from layerlight.ui.layer_list import LayerList
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
+from layerlight.ui.map_heat import MODES, PLACES
 from layerlight.ui.model_panel import WIDTH as FACTS_WIDTH
 from layerlight.ui.model_panel import ModelPanel
 from layerlight.ui.panes import Panes
@@ -82,7 +83,7 @@ class WorkPanel(QWidget):
         self.map.moved.connect(self._show_plan)
         self.table.moved.connect(self._show_plan)
         self._before_log = "plan"
-        self._title = label("", size=14, weight=600)
+        self._title = Elided("", size=14, weight=600, mode=Qt.TextElideMode.ElideRight)
         self.sides = Segments((("plan", "Plan"), ("chat", "Chat")), "Side panel")
         self.sides.chosen.connect(self.show_side)
         self._pages = _taken(made, SidePages) or at_once(stacked((self.plan, self.chat, self.log)))
@@ -93,7 +94,11 @@ class WorkPanel(QWidget):
         self._layers = QStackedWidget()
         self._layers.addWidget(self.map)
         self._layers.addWidget(self.table)
-        head.setLayout(row(self._title, None, self.views, 8, self.sides, margins=(16, 8, 16, 4)))
+        self.heat = Segments(MODES, "What colours the blocks")
+        self.heat.chosen.connect(self.show_heat)
+        line = row(self.heat, 8, self.views, 8, self.sides, margins=(16, 8, 16, 4))
+        line.insertWidget(0, self._title, 1)
+        head.setLayout(line)
         middle = column(head, gap=0)
         middle.addWidget(self._layers, 1)
         middle.addWidget(self.strip)
@@ -109,6 +114,7 @@ class WorkPanel(QWidget):
         session.changed.connect(self._changed)
         self.show_side("plan")
         self.show_view("map")
+        self.heat.choose(PLACES)
 
     def prepare(self) -> Iterator[None]:
         """Lays itself out and draws its pictures before it is shown, in steps."""
@@ -133,7 +139,14 @@ class WorkPanel(QWidget):
 
     @property
     def title(self) -> str:
-        return self._title.text()
+        return self._title.accessibleName()
+
+    @Slot(str)
+    def show_heat(self, mode: str) -> None:
+        """Colours the map's blocks by `places`, `time` or `moved`; the map comes to the front for it."""
+        self.show_view("map")
+        self.heat.choose(mode)
+        self.map.show_heat(mode)
 
     @Slot(str)
     def show_view(self, view: str) -> None:
@@ -144,6 +157,7 @@ class WorkPanel(QWidget):
         chosen = self.map.chosen if view == "table" else self.table.chosen
         self.views.choose(view)
         self._layers.setCurrentIndex(("map", "table").index(view))
+        self.heat.setVisible(view == "map")
         if not chosen:
             return
         if view == "table":
@@ -203,8 +217,8 @@ class WorkPanel(QWidget):
             part.prefer_next(following)
         elsewhere = session.elsewhere
         if elsewhere is not None and (following or not loaded):
-            self._title.setText(f"Where the layers would live on {elsewhere.title}")
+            self._title.say(f"Where the layers would live on {elsewhere.title}")
         elif following:
-            self._title.setText("Where the layers would live after the next load")
+            self._title.say("Where the layers would live after the next load")
         else:
-            self._title.setText("Where the layers live" if loaded else "Where the layers would live")
+            self._title.say("Where the layers live" if loaded else "Where the layers would live")
