@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from layerlight.core.errors import RunFailed
+from layerlight.core.planning.runtime import RING_BUFFERS
 from layerlight.engine.failures import LIBRARY_FAILURES
 from layerlight.engine.open_files import allow_open_files
 from layerlight.engine.ring.page_buffer import PageBuffer
@@ -22,8 +23,6 @@ from layerlight.engine.ring.unit_layout import Piece, UnitLayout
 
 log = logging.getLogger(__name__)
 
-BUFFERS = 3
-"""One that is computed with and two that are read ahead: with a single one every delay of the disk is waited for."""
 READERS = min(3, max(2, os.cpu_count() or 2))
 """Threads that read: they keep a disk busy, and on two cores a third would only take time from what computes."""
 SMALL = 16
@@ -43,7 +42,7 @@ class LayerRing:
     comes after what.
     """
 
-    def __init__(self, layouts: Sequence[UnitLayout], buffers: int = BUFFERS, readers: int = READERS) -> None:
+    def __init__(self, layouts: Sequence[UnitLayout], buffers: int = RING_BUFFERS, readers: int = READERS) -> None:
         """`buffers` for large units and as many for small ones. Begins to read at once.
 
         Raises OSError when a file can't be opened, MemoryError when there is no room for the buffers.
