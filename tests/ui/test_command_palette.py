@@ -225,9 +225,9 @@ def test_a_menu_within_a_menu_is_walked(opened: Bench) -> None:
 def test_its_words_are_seen_in_both_themes(qapp: QApplication, make_bench: MakeBench, name: str) -> None:
     """The style sheet gives the list a transparent ground, which must not be taken for a dark one."""
     themes = ThemeSwitch(qapp, name)
-    themes.dress()
     try:
         bench = make_bench()
+        themes.dress(bench.window)
         palette = bench.desk.command_palette
         palette.open()
         row = palette.view.visualRect(palette.list.index(1))
@@ -241,4 +241,3 @@ def test_its_words_are_seen_in_both_themes(qapp: QApplication, make_bench: MakeB
         assert max(lights) - min(lights) > 150
     finally:
         themes.choose("system")
-        qapp.setStyleSheet("")

@@ -28,6 +28,7 @@ from tests.ui.conftest import Bench, MakeBench
 
 RATES = (("cpu", 2e10), ("cuda:0", 2e11), ("disk", 1e9))
 Keep = Callable[[Bench], MeasurementKeeper]
+UNMEASURED = replace(fakes.laptop(), bandwidths=())
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_a_run_corrects_the_next_plan_of_the_same_placement(opened: Bench, keep:
 def test_what_was_measured_is_there_at_the_next_start(make_bench: MakeBench, keep: Keep, path: Path) -> None:
     with MeasurementStore(path) as store:
         store.keep_calibration(calibrated(replace(fakes.laptop(), bandwidths=RATES), (), 1.0))
-    bench = make_bench()
+    bench = make_bench(UNMEASURED)
     assert not bench.session.is_calibrated
     keep(bench)
     bench.qtbot.waitUntil(lambda: bench.session.is_calibrated)
@@ -87,7 +88,7 @@ def test_what_was_measured_is_there_at_the_next_start(make_bench: MakeBench, kee
 
 
 def test_the_last_time_is_said_beside_the_prediction(make_bench: MakeBench, keep: Keep) -> None:
-    bench = make_bench()
+    bench = make_bench(UNMEASURED)
     bench.open()
     keep(bench)
     bench.load()
@@ -107,7 +108,7 @@ def test_the_last_time_is_said_beside_the_prediction(make_bench: MakeBench, keep
 @pytest.mark.parametrize("by", ["welcome", "device column", "menu"])
 def test_measuring_is_offered_shown_and_kept(make_bench: MakeBench, keep: Keep, path: Path, by: str) -> None:
     """Offered at the first start, never forced."""
-    bench = make_bench()
+    bench = make_bench(UNMEASURED)
     keeper = keep(bench)
     if by == "device column":
         bench.open()
@@ -129,12 +130,13 @@ def test_measuring_is_offered_shown_and_kept(make_bench: MakeBench, keep: Keep, 
     assert not bench.session.busy
     keeper.finish()
     with MeasurementStore(path) as store:
-        found = store.calibration(fakes.laptop())
+        found = store.calibration(UNMEASURED)
     assert found is not None
     assert dict(found.rates) == dict(RATES)
 
 
-def test_measuring_can_be_stopped(bench: Bench) -> None:
+def test_measuring_can_be_stopped(make_bench: MakeBench) -> None:
+    bench = make_bench(UNMEASURED)
     bench.session.calibrate()
     bench.engine.tell(CalibrationProgressed("reading memory", 3.0, 15.0))
     bench.desk.work.verdict.button("cancel").click()  # type: ignore[attr-defined]

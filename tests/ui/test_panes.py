@@ -9,9 +9,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from layerlight.ui.desk import Desk
 from layerlight.ui.panes import NARROWEST, Panes
-from layerlight.ui.steps import at_once
+from layerlight.ui.work_panel import WorkPanel
 from tests.ui.conftest import Bench, MakeBench
 
 LEFT, RIGHT = 280, 352
@@ -156,11 +155,13 @@ def test_a_narrower_window_takes_from_the_panels_and_a_wider_one_gives_back(open
     assert kept(opened) in ("", f"{LEFT},{2 * RIGHT}")
 
 
-def test_putting_the_panes_together_styles_nothing_in_them(qapp: QApplication, bench: Bench, tmp_path: Path) -> None:
-    """Styled before there is a style sheet, all of them would be styled anew in one step when it is set."""
-    desk = Desk(bench.session, tmp_path / "log")
-    bench.qtbot.addWidget(desk)
-    at_once(desk.make_work())
-    work = desk.work
+def test_putting_the_panes_together_styles_nothing_in_them(bench: Bench, tmp_path: Path) -> None:
+    """Each part finds its style in a step of its own, when it comes in: all at once would be a stall."""
+    work = WorkPanel(bench.session, tmp_path / "log", ready=())
+    bench.qtbot.addWidget(work)
     polished = Qt.WidgetAttribute.WA_WState_Polished
-    assert not [each for each in (work.chat, work.chat.past, work.log) if each.testAttribute(polished)]
+    parts = (work.facts, work.verdict, work.plan, work.chat, work.chat.past, work.log)
+    assert not [each for each in parts if each.testAttribute(polished)]
+    steps = sum(1 for _ in work.settle())
+    assert steps > len(parts)
+    assert all(each.testAttribute(polished) for each in parts)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QObject, Slot
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from layerlight.core.errors import StoreFailed
@@ -418,9 +420,12 @@ def test_the_context_stays_within_what_the_model_was_made_for(make_bench: MakeBe
     assert bench.session.problem is None
 
 
-def test_memory_read_here_never_hides_what_the_engine_measured(loaded: Bench) -> None:
+def test_memory_read_here_never_hides_what_the_engine_measured(loaded: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {each.place: each for each in loaded.session.state.memory}
+    read = replace(loaded.engine.machine.device("cpu"), free=123)
+    monkeypatch.setattr("layerlight.ui.ram_watch.look", lambda: (read,))
     loaded.session.measure_ram()
+    loaded.qtbot.waitUntil(lambda: any(each.free == 123 for each in loaded.session.state.memory))
     after = {each.place: each for each in loaded.session.state.memory}
     assert after["cuda:0"] == before["cuda:0"]
     assert after["cpu"].model == before["cpu"].model
@@ -492,9 +497,10 @@ def test_what_arrives_together_is_taken_over_several_turns_in_its_order(
     loaded: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty views repainted in one go are a stall; the words still come whole and in order."""
-    monkeypatch.setattr("layerlight.ui.session.TURN", 0.0)
     session = loaded.session
     assert session.ask("Where?")
+    monkeypatch.setattr("layerlight.ui.session.TURN", 0.0)
+    QApplication.processEvents()  # a turn is over
     turns = Turns(session)
     words = [TextProduced(f"{number} ", (number,)) for number in range(6)]
     loaded.engine.tell(PromptCounted(3, 64, 61), *words)
@@ -508,9 +514,10 @@ def test_what_arrives_together_is_taken_over_several_turns_in_its_order(
 
 
 def test_what_waits_for_its_turn_is_not_heard_after_the_end(loaded: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layerlight.ui.session.TURN", 0.0)
     session = loaded.session
     assert session.ask("Where?")
+    monkeypatch.setattr("layerlight.ui.session.TURN", 0.0)
+    QApplication.processEvents()  # a turn is over
     turns = Turns(session)
     loaded.engine.tell(PromptCounted(3, 64, 61), TextProduced("a", (1,)), TextProduced("b", (2,)))
     session.close()

@@ -47,15 +47,13 @@ def test_a_choice_reaches_every_widget_at_once(bench: Bench, choice: str) -> Non
     app = QApplication.instance()
     assert isinstance(app, QApplication)
     switch = ThemeSwitch(app, "system")
-    switch.dress()
+    switch.dress(bench.window)
     try:
         switch.choose(choice)
         assert theme_of(bench.window).name == choice
         assert theme_of(bench.desk.welcome).name == choice
     finally:
-        app.setStyleSheet("")
         switch.choose("light")
-        app.setStyleSheet("")
         switch.deleteLater()
 
 

@@ -70,8 +70,7 @@ def probe(words: Sequence[str]) -> int:
     """Prints JSON: by number of layers `moving` and `whole`, lists of ms."""
     app = QApplication(sys.argv[:1])
     app.setFont(font(13))
-    themes = ThemeSwitch(app, "light")
-    themes.dress()
+    ThemeSwitch(app, "light")
     with tempfile.TemporaryDirectory(prefix="layerlight-bench-") as folder:
         found = {layers: _paint(app, int(layers), Path(folder)) for layers in words}
     sys.stdout.write(json.dumps(found) + "\n")

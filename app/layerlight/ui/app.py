@@ -144,8 +144,7 @@ class Opening(QObject):
         yield
         from layerlight.ui.session import here
 
-        machine = here()
-        yield
+        machine = yield from self._beside(here, "look at RAM")
         program.session.begin(machine)
         yield
         yield from program.desk.prepare()

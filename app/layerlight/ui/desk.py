@@ -34,7 +34,7 @@ from layerlight.ui.theme import ThemeSwitch
 from layerlight.ui.title_bar import TitleBar
 from layerlight.ui.welcome_panel import WelcomePanel
 from layerlight.ui.window import Window
-from layerlight.ui.work_panel import PARTS, WorkPanel, stacked
+from layerlight.ui.work_panel import PARTS, WorkPanel
 
 if TYPE_CHECKING:
     from layerlight.ui.unseen_dialog import UnseenDialog
@@ -159,9 +159,9 @@ class Desk(QWidget):
         ):
             parts.append(make())
             yield
-        pages = yield from stacked(parts)
-        self._stand_up(WorkPanel(self._session, self._log, [*parts, pages]))
+        work = self._stand_up(WorkPanel(self._session, self._log, parts))
         yield
+        yield from work.settle()
 
     def prepare(self) -> Iterator[None]:
         """Draws the working view before it is shown, in steps, while the engine warms up."""

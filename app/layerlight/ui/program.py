@@ -60,16 +60,17 @@ def assemble(
     faults = Faults(session, log)
     faults.install()
     yield
+    themes.dress(window)
+    yield
     parts = yield from make_parts(session, Shelf())
     desk = Desk(session, log, themes, parts)
-    window.hold(desk)
     yield
     desk.crown()
     yield
-    yield from desk.make_work()
-    themes.dress()  # each control finds its style once: while all is put together it would at every level
+    window.hold(desk)
     yield
     yield from polish(desk)
+    yield from desk.make_work()
     desk.furnish(window)
     Attention(session, window)  # the window's, as long as it lives
     SystemMotion(session).start(MOTION_AFTER)

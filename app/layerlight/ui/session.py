@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
-from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance, Slot
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, SignalInstance, Slot
 
 from layerlight.core.advice import verdict_of
-from layerlight.core.device import Machine
+from layerlight.core.device import Device, Machine
 from layerlight.core.errors import LayerlightError, StoreFailed
 from layerlight.core.fixes import Fix
 from layerlight.core.load_request import load_request, loads_alike
-from layerlight.core.machines import local_memory
 from layerlight.core.machines.machine_figures import MachineFile
 from layerlight.core.messages import (
     CalibrateRequest,
@@ -77,6 +75,7 @@ from layerlight.ui.history import History
 from layerlight.ui.inspector import Found, Inspector
 from layerlight.ui.lanes import Lane, lanes_of
 from layerlight.ui.planning import Levers, Pins, Planning, Question, moved
+from layerlight.ui.ram_watch import RamWatch, look
 from layerlight.ui.strategies import Strategies
 
 LEVERS = ("limits", "context", "dtype", "quantization", "attention", "strategy", "kv")
@@ -148,6 +147,8 @@ class Session(QObject):
         self.planning.refused.connect(self._refuse_pins)
         self.strategies = Strategies(self._ask_strategies)
         self.strategies.mapped.connect(self._take_maps)
+        self._ram_watch = RamWatch()
+        self._ram_watch.seen.connect(self._take_ram, Qt.ConnectionType.QueuedConnection)
         self._inspector = Inspector(inspect)
         self._inspector.found.connect(self._take_inspection)
         self._unheard = QTimer(self)
@@ -156,8 +157,13 @@ class Session(QObject):
         self._unheard.timeout.connect(self._stop_unheard)
         self._due: deque[Event] = deque()
         """Events that have arrived and wait for their turn."""
+        self._untold: deque[object] = deque()
+        """Events and happenings that the views hear in their turn."""
+        self._turn_ends: float | None = None
+        self._told = False
+        """Whether the views have heard something in this turn."""
         self._turn = QTimer(self, singleShot=True, interval=0)
-        self._turn.timeout.connect(self._take_due)
+        self._turn.timeout.connect(self._next_turn)
         engine.arrived.connect(self._take_all)
 
     # -- what views ask ------------------------------------------------------------------------------------------
@@ -304,6 +310,8 @@ class Session(QObject):
         if self._closed:
             return
         self._closed = True
+        self._untold.clear()
+        self._due.clear()
         self._unheard.stop()
         self.planning.close()
         self.strategies.close()
@@ -690,12 +698,18 @@ class Session(QObject):
         self._tell(Dismissed())
 
     def measure_ram(self) -> None:
-        """Reads RAM and disk again, for the window's cards; what the engine measured stays."""
+        """Reads RAM and disk again, for the window's cards, and tells it when they were read."""
+        if self.state.machine is not None and not self._closed:
+            self._ram_watch.look()
+
+    @Slot(object)
+    def _take_ram(self, devices: tuple[Device, ...]) -> None:
+        """What the engine measured stays."""
         machine = self.state.machine
         if machine is None or self._closed:
             return
         known = {each.place: each for each in self.state.memory}
-        for device in (local_memory.ram(), local_memory.disk(Path.home())):
+        for device in devices:
             before = known.get(device.id, PlaceMemory(device.id, None, None, 0))
             known[device.id] = replace(before, total=device.total, free=device.free)
         ordered = tuple(known[each.id] for each in machine.devices if each.id in known)
@@ -706,26 +720,37 @@ class Session(QObject):
 
     @Slot(object)
     def _take_all(self, events: list[Event]) -> None:
-        self._due.extend(events)
-        if not self._turn.isActive():
+        if not self._closed:
+            self._due.extend(events)
             self._take_due()
 
-    @Slot()
     def _take_due(self) -> None:
         """Takes what has arrived, as much as fits into one turn of the event loop.
 
         Of a load's many small steps that arrive together the views hear the last of each kind.
         """
-        until = time.perf_counter() + TURN
-        while self._due and not self._closed:
+        while self._due and not self._untold and self._has_time():
             event = self._due.popleft()
             if isinstance(event, STEPS) and _is_overtaken(event, self._due):
                 self.state = apply(self.state, event)
             else:
                 self._take(event)
-            if self._due and time.perf_counter() > until:
-                self._turn.start()
-                return
+
+    def _has_time(self) -> bool:
+        """Whether something more fits into this turn of the event loop; the first thing always does."""
+        now = time.perf_counter()
+        if self._turn_ends is None:
+            self._turn_ends = now + TURN
+            self._turn.start()
+            return True
+        return now < self._turn_ends
+
+    @Slot()
+    def _next_turn(self) -> None:
+        self._turn_ends, self._told = None, False
+        if not self._closed:
+            self._tell_due()
+            self._take_due()
 
     def _take(self, event: Event) -> None:
         match event:
@@ -874,7 +899,14 @@ class Session(QObject):
         self._take(Failed(Failure.of(failure)))
 
     def _tell(self, event: object) -> None:
-        self.changed.emit(self.state, event)
+        """The views hear it now, or in a later turn where this one has been long enough; in order in any case."""
+        self._untold.append(event)
+        self._tell_due()
+
+    def _tell_due(self) -> None:
+        while self._untold and (self._has_time() or not self._told):
+            self._told = True
+            self.changed.emit(self.state, self._untold.popleft())
 
 
 ENDS = ("Failed", "EngineStopped", "RunFinished", "StarterReady", "ModelLoaded", "MachineCalibrated")
@@ -882,12 +914,12 @@ STEPS = (LayerPlaced, LoadProgressed)
 CALM = 0.5
 """Seconds between two steps of the light where motion is reduced."""
 TURN = 0.003
-"""Seconds after which no further event is taken in the same turn of the event loop."""
+"""Seconds after which the same turn of the event loop takes no further event, and tells the views no other."""
 
 
 def here() -> Machine:
     """This machine as far as it can be seen without the engine."""
-    return Machine((local_memory.ram(), local_memory.disk(Path.home())))
+    return Machine(look())
 
 
 def _with_tied(model: Model | None, layers: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtGui import QFont, QGuiApplication
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from layerlight.ui.palette import DARK, LIGHT, Theme, qt_palette
 
@@ -27,7 +27,7 @@ class ThemeSwitch(QObject):
         super().__init__(app)
         self._app = app
         self._choice = choice if choice in ("light", "dark") else "system"
-        self._dressed = False
+        self._dressed: QWidget | None = None
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._system_changed)
         self._apply()
 
@@ -35,10 +35,13 @@ class ThemeSwitch(QObject):
     def choice(self) -> str:
         return self._choice
 
-    def dress(self) -> None:
-        """Gives plain controls their style. An empty window needs none, and is up sooner without."""
-        self._dressed = True
-        self._app.setStyleSheet(sheet(self._theme()))
+    def dress(self, window: QWidget) -> None:
+        """Gives a window's plain controls their style. An empty window needs none, and is up sooner without.
+
+        Not the application's: what is put together outside the window would find its style anew at every level.
+        """
+        self._dressed = window
+        window.setStyleSheet(sheet(self._theme()))
 
     def choose(self, choice: str) -> None:
         self._choice = choice
@@ -56,8 +59,8 @@ class ThemeSwitch(QObject):
     def _apply(self) -> None:
         theme = self._theme()
         self._app.setPalette(qt_palette(theme))
-        if self._dressed:
-            self._app.setStyleSheet(sheet(theme))
+        if self._dressed is not None:
+            self._dressed.setStyleSheet(sheet(theme))
         self.switched.emit()
 
 

@@ -42,8 +42,7 @@ class Window(QWidget):
             self.restoreGeometry(QByteArray.fromBase64(geometry.encode("ascii", "ignore")))
 
     def hold(self, content: QWidget) -> None:
-        """Takes the desk while it is being put together: unseen, and before it has a style, which would be sought
-        anew for all that lies in it."""
+        """Takes the desk while it is being put together, unseen."""
         content.hide()
         content.setParent(self)
 

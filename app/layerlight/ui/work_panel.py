@@ -20,6 +20,7 @@ from layerlight.core.messages import (
     TextProduced,
 )
 from layerlight.core.state import State
+from layerlight.ui.berth import Berth
 from layerlight.ui.chat_panel import ChatPanel
 from layerlight.ui.controls import Elided, Segments, column, row, rule
 from layerlight.ui.happenings import MachineChosen
@@ -33,7 +34,7 @@ from layerlight.ui.panes import Panes
 from layerlight.ui.plan_panel import WIDTH as SIDE_WIDTH
 from layerlight.ui.plan_panel import PlanPanel
 from layerlight.ui.session import Session
-from layerlight.ui.steps import at_once
+from layerlight.ui.steps import at_once, polish
 from layerlight.ui.time_strip import TimeStrip
 from layerlight.ui.verdict_bar import VerdictBar
 
@@ -45,31 +46,16 @@ def _taken(made: Iterable[QWidget], kind: type[Part]) -> Part | None:
     return next((each for each in made if isinstance(each, kind)), None)
 
 
-class SidePages(QStackedWidget):
-    """Plan, chat and log: one of them is seen."""
-
-
-def stacked(parts: Iterable[QWidget]) -> Generator[None, None, SidePages]:
-    """The side's pages from among `parts`, in steps."""
-    made, pages = tuple(parts), SidePages()
-    for kind in (PlanPanel, ChatPanel, LogPanel):
-        page = _taken(made, kind)
-        if page is not None:
-            pages.addWidget(page)
-            yield
-    return pages
-
-
 class WorkPanel(QWidget):
     """Swaps the plan for the chat when a model has been loaded; a person may swap them at any time."""
 
     acted = Signal(str)
 
-    def __init__(self, session: Session, log: Path, ready: Iterable[QWidget] = ()) -> None:
-        """`ready` are some of its parts, made before; it makes the others."""
+    def __init__(self, session: Session, log: Path, ready: Iterable[QWidget] | None = None) -> None:
+        """`ready` are some of its parts, made before, and it makes the others: then they come in with `settle`."""
         super().__init__()
         self._session = session
-        made = tuple(ready)
+        made = tuple(ready or ())
         self.verdict = _taken(made, VerdictBar) or VerdictBar(session)
         self.verdict.acted.connect(self.acted)
         self.facts = _taken(made, ModelPanel) or ModelPanel(session)
@@ -86,14 +72,15 @@ class WorkPanel(QWidget):
         self._title = Elided("", size=14, weight=600, mode=Qt.TextElideMode.ElideRight)
         self.sides = Segments((("plan", "Plan"), ("chat", "Chat")), "Side panel")
         self.sides.chosen.connect(self.show_side)
-        self._pages = _taken(made, SidePages) or at_once(stacked((self.plan, self.chat, self.log)))
+        self._pages = QStackedWidget()
         head = QFrame()
         head.setFixedHeight(44)
         self.views = Segments((("map", "Map"), ("table", "Table")), "How the layers are shown")
         self.views.chosen.connect(self.show_view)
         self._layers = QStackedWidget()
-        self._layers.addWidget(self.map)
-        self._layers.addWidget(self.table)
+        facts, verdict, strip = self._berths = tuple(Berth(part) for part in (self.facts, self.verdict, self.strip))
+        for part in (self.map, self.table):
+            self._layers.addWidget(part)
         self.heat = Segments(MODES, "What colours the blocks")
         self.heat.chosen.connect(self.show_heat)
         line = row(self.heat, 8, self.views, 8, self.sides, margins=(16, 8, 16, 4))
@@ -101,13 +88,13 @@ class WorkPanel(QWidget):
         head.setLayout(line)
         middle = column(head, gap=0)
         middle.addWidget(self._layers, 1)
-        middle.addWidget(self.strip)
+        middle.addWidget(strip)
         centre = QWidget()
         centre.setLayout(middle)
         least = (FACTS_WIDTH, SIDE_WIDTH)
-        self.panes = Panes(self.facts, centre, self._pages, least, session.settings.window_state)
+        self.panes = Panes(facts, centre, self._pages, least, session.settings.window_state)
         self.panes.kept.connect(self._keep_widths)
-        outer = column(self.verdict, rule(), gap=0)
+        outer = column(verdict, rule(), gap=0)
         outer.addWidget(self.panes, 1)
         self.setLayout(outer)
         self.verdict.fit()
@@ -115,6 +102,19 @@ class WorkPanel(QWidget):
         self.show_side("plan")
         self.show_view("map")
         self.heat.choose(PLACES)
+        if ready is None:
+            at_once(self.settle())
+
+    def settle(self) -> Generator[None, None, None]:
+        """Its parts come in one by one, in steps."""
+        for berth in self._berths:
+            yield from berth.take()
+        for page in (self.plan, self.chat, self.log):
+            self._pages.addWidget(page)
+            yield
+            yield from polish(page)
+        self.show_side("plan")
+        self.verdict.fit()
 
     def prepare(self) -> Iterator[None]:
         """Lays itself out and draws its pictures before it is shown, in steps."""
@@ -130,7 +130,7 @@ class WorkPanel(QWidget):
     @property
     def side(self) -> str:
         """`plan`, `chat` or `log`: what the right side shows."""
-        return ("plan", "chat", "log")[self._pages.currentIndex()]
+        return ("plan", "chat", "log")[max(0, self._pages.currentIndex())]
 
     @property
     def view(self) -> str:
