@@ -339,7 +339,6 @@ def _layer(
     seconds = reading = 0.0
     if _is_ahead(layer, places, runs):
         reading = brought / rates.disk(ahead=True)
-        reading += rates.known.get("overhead:disk", 0.0) if layer.kind is LayerKind.DECODER else 0.0
     elif place != run:
         seconds += brought / rates.disk(ahead=False) if place == "disk" else 0.0
         seconds += brought / rates.bus(run, "to") if run != "cpu" else 0.0
@@ -357,6 +356,7 @@ def _layer(
         busy += 3 * length * sum(cache_bytes(plan, each) for each in group) / rates.memory(run, None)
     if layer.kind is LayerKind.DECODER:
         own = rates.overhead(run)
+        busy += rates.known.get("overhead:disk", 0.0) if _is_ahead(layer, places, runs) else 0.0
         busy = max(busy, own) if place == run and run != "cpu" else busy + own
     return seconds, busy, reading
 

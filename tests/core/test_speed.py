@@ -60,6 +60,18 @@ def test_layers_on_disk_are_read_ahead_while_the_processor_computes() -> None:
     assert price.one_by_one(there) == pytest.approx(2 * (read + work))
 
 
+def test_reading_threads_slow_the_work_of_layers_on_disk() -> None:
+    model = dense()
+    assert model.shape is not None
+    here = machine(ram(), disk(), rates=(*RATES, ("overhead:disk", 3e-3)))
+    price = Prices(here, model.shape, "bfloat16", 2, Workload(prompt=600, answer=2), 4096, 512)
+    slowed, plain = price.layer(PLAIN, "disk", "cpu"), price.layer(PLAIN, "cpu", "cpu")
+    assert slowed.decode_working - plain.decode_working == pytest.approx(3e-3)
+    assert slowed.prefill_working - plain.prefill_working == pytest.approx(2 * 3e-3), "once in each of two chunks"
+    table = replace(PLAIN, decoder=False)
+    assert price.layer(table, "disk", "cpu").decode_working == price.layer(table, "cpu", "cpu").decode_working
+
+
 @pytest.mark.parametrize(
     ("measured", "ring", "hooks"),
     [

@@ -37,7 +37,8 @@ DRIFT = 0.15
 """A round in which the bandwidth of RAM changed by more than this is thrown away."""
 QUESTION = "Tell me a long story about a river that wanted to see the sea."
 CONTEXT = 512
-PROBES = 5
+PROBES = 60
+"""Samples of the bandwidth, about a second of them: fewer differ by 15 % on a machine where nothing else runs."""
 
 
 @dataclass(frozen=True, slots=True)

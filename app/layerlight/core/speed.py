@@ -222,7 +222,9 @@ class Prices:
             carrying += times * self._brought(traffic, batch * tokens, rests_on, runs_on)
             prefill += times * self._busy(traffic, self._pass(traffic, seen, runs_on, seen > 1), runs_on, resident)
         if rests_on == DISK and runs_on == CPU and traffic.ahead:
-            return Seconds(0.0, decode, 0.0, prefill, brought, carrying)
+            beside = self.rates.get(overhead_name(DISK), 0.0) if traffic.decoder else 0.0
+            passes = sum(times for _, times in self._chunks)
+            return Seconds(0.0, decode + beside, 0.0, prefill + passes * beside, brought, carrying)
         return Seconds(brought, decode, carrying, prefill)
 
     def of(self, seconds: Seconds) -> float:
@@ -265,9 +267,7 @@ class Prices:
         whole = self.runtime.whole_experts and runs_on != CPU
         unchosen = 0.0 if whole else traffic.routed * (1 - _share(self._shape, tokens))
         brought = traffic.carried - looked_up - unchosen
-        seconds = carry_seconds(brought, rests_on, runs_on, self.rates, self.runtime, traffic.ahead)
-        ahead = traffic.decoder and rests_on == DISK and runs_on == CPU
-        return seconds + (self.rates.get(overhead_name(DISK), 0.0) if ahead else 0.0)
+        return carry_seconds(brought, rests_on, runs_on, self.rates, self.runtime, traffic.ahead)
 
     def _pass(self, traffic: Traffic, tokens: int, place: str, computes: bool) -> float:
         """Seconds in which a device reads a layer's weights once, or multiplies by them when that takes longer."""

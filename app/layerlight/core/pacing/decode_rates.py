@@ -100,7 +100,7 @@ _WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 def _disk_rates(samples: Mapping[str, float], layer: LayerBytes) -> dict[str, Figure]:
     """Of layers on disk a pass takes as long as their reads, for it computes meanwhile: the rate of large ones, and
-    what a small one takes longer than its bytes and its own work."""
+    what a small one takes longer than its bytes and than its own work, which the reading threads slow."""
     if samples.get(LARGE_ON_DISK, 0.0) <= 0:
         return {}
     rate = layer.large_bytes / samples[LARGE_ON_DISK]

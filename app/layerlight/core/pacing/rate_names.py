@@ -13,7 +13,7 @@ weights:cpu:nf4          bytes/s at which weights in a format of bitsandbytes ar
 weights:cpu:float16      … and in a dtype, where dtypes differ
 turned-back:cpu          elements/s of a KV cache in fp8 that grow by a token and become the model's dtype again
 overhead:cuda:0          seconds of Python and dispatch per decoder layer and pass, of work that runs there
-overhead:disk            seconds of a read beside its bytes, per decoder layer on disk that the CPU runs
+overhead:disk            seconds by which reading ahead slows the CPU's work, per decoder layer on disk
 """
 
 from __future__ import annotations
