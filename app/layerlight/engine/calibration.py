@@ -22,7 +22,7 @@ from layerlight.core.pacing.calibration import medians, spreads
 from layerlight.core.pacing.decode_rates import (
     LARGE_ON_DISK,
     SMALL,
-    SMALL_ON_DISK,
+    SMALL_HALF_ON_DISK,
     LayerBytes,
     large,
     on,
@@ -60,9 +60,9 @@ class Sizes:
     least: int = 256 * 2**20
     most: int = 384 * 2**20
     """Bytes of all large layers."""
-    small_on_disk: int = 12
+    small_half_on_disk: int = 24
     large_on_disk: int = 2
-    """Layers that rest on disk; the files are of 260 MB then."""
+    """Layers that rest on disk; the files are of 350 MB then."""
     matrix: int = 1024
     """Width of a matrix product."""
     device: int = 512 * 2**20
@@ -204,7 +204,7 @@ def _at_least(size: StackSize, wanted: int, dtype: torch.dtype) -> StackSize:
 
 
 def _prepare_disk(session: _Session, dtype: str, sizes: Sizes, folder: Path) -> None:
-    small = replace(sizes.small, layers=sizes.small_on_disk)
+    small = replace(sizes.small, layers=sizes.small_half_on_disk)
     big = replace(sizes.large, layers=sizes.large_on_disk)
     needed = [size.buffer_bytes(_torch(dtype).itemsize) for size in (small, big)]
 
@@ -212,12 +212,12 @@ def _prepare_disk(session: _Session, dtype: str, sizes: Sizes, folder: Path) -> 
         if shutil.disk_usage(folder).free < sum(needed) + SPARE:
             raise OSError(f"the disk of {folder} has too little room")
         room = zeroed(max(needed))
-        few = StackOnDisk(small, _torch(dtype), room, folder / "small.safetensors")
+        few = StackOnDisk(small, _torch(dtype), room, folder / "small.safetensors", small.layers // 2)
         session.closing.callback(few.close)
-        many = StackOnDisk(big, _torch(dtype), room, folder / "large.safetensors")
+        many = StackOnDisk(big, _torch(dtype), room, folder / "large.safetensors", big.layers)
         session.closing.callback(many.close)
         return [
-            DiskProbe(SMALL_ON_DISK, few),
+            DiskProbe(SMALL_HALF_ON_DISK, few),
             DiskProbe(LARGE_ON_DISK, many),
             LongReadProbe(many.file),
         ]

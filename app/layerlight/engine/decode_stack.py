@@ -72,10 +72,10 @@ class DecodeStack:
 
 
 class StackOnDisk:
-    """The same stack with its layers left in a safetensors file, read for each pass as a model's are."""
+    """The same stack with its last layers left in a safetensors file, read for each pass as a model's are."""
 
-    def __init__(self, size: StackSize, dtype: torch.dtype, buffer: torch.Tensor, file: Path) -> None:
-        """Writes `file` from the buffer in RAM. Raises OSError when there is no room for it."""
+    def __init__(self, size: StackSize, dtype: torch.dtype, buffer: torch.Tensor, file: Path, on_disk: int) -> None:
+        """Writes `file` from the buffer in RAM; `on_disk` layers stay in it. Raises OSError when there is no room."""
         from safetensors.torch import save_file
 
         self.stack = DecodeStack(size, dtype, buffer)
@@ -84,17 +84,19 @@ class StackOnDisk:
         weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         save_file(weights, str(file))
         index = {weight: {"safetensors_file": str(file)} for weight in weights}
-        for layer in self.stack.layers:
+        self.on_disk = self.stack.layers[-on_disk:]
+        for layer in self.on_disk:
             _empty(model.get_submodule(layer))
-        self._streamed = stream(model, self.stack.layers, index)
+        self._streamed = stream(model, self.on_disk, index)
 
     def close(self) -> None:
         """Ends the threads that read it."""
         self._streamed.close()
 
     @property
-    def layer_bytes(self) -> int:
-        return self.stack.layer_bytes
+    def bytes_on_disk(self) -> int:
+        """Bytes that a pass reads."""
+        return self.stack.layer_bytes * len(self.on_disk)
 
     def seconds(self, job: Job, tokens: int = 4) -> float:
         """Median seconds per layer of a decode pass."""

@@ -25,7 +25,7 @@ class DiskProbe:
         self.name = name
         self.stage = "Layers on disk"
         self._stack, self._tokens = stack, tokens
-        self._bytes = stack.layer_bytes * len(stack.stack.layers)
+        self._bytes = stack.bytes_on_disk
 
     def sample(self, job: Job) -> float:
         """The file is let go after the first token, and what was read ahead by then is used up by the second.

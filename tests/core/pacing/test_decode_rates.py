@@ -7,7 +7,7 @@ import pytest
 from layerlight.core.pacing.decode_rates import (
     LARGE_ON_DISK,
     SMALL,
-    SMALL_ON_DISK,
+    SMALL_HALF_ON_DISK,
     LayerBytes,
     large,
     on,
@@ -27,7 +27,7 @@ def samples() -> dict[str, float]:
         SMALL: small,
         large("bfloat16"): big,
         large("float32"): OVERHEAD + LAYER.large * 4 / 16e9,
-        SMALL_ON_DISK: DISK_OVERHEAD + LAYER.small_bytes / RING,
+        SMALL_HALF_ON_DISK: (max(2 * small, LAYER.small_bytes / RING) + DISK_OVERHEAD) / 2,
         LARGE_ON_DISK: LAYER.large_bytes / RING,
         "disk-load": 1.5e9,
         "matrix:cpu:bfloat16": 3e11,
@@ -75,7 +75,7 @@ def test_what_was_not_measured_is_absent_and_the_rest_stays_true(missing: str) -
 def test_work_that_takes_longer_than_the_read_is_no_overhead_of_the_disk() -> None:
     """A slow processor computes while it is read."""
     slow = samples()
-    slow[SMALL] = slow[SMALL_ON_DISK] = 20e-3
+    slow[SMALL] = slow[SMALL_HALF_ON_DISK] = 20e-3
     assert "overhead:disk" not in rates(slow)
 
 
@@ -101,7 +101,7 @@ def test_overhead_and_rate(small: tuple[float, int], big: tuple[float, int], fou
 
 def test_noise_that_hides_a_rate_leaves_no_rate() -> None:
     noisy = samples()
-    noisy[SMALL_ON_DISK] = 0.9 * max(noisy[SMALL], LAYER.small_bytes / RING)
+    noisy[SMALL_HALF_ON_DISK] = 0.9 * noisy[SMALL]
     assert "overhead:disk" not in rates(noisy)
     noisy[large("bfloat16")] = noisy[SMALL] / 2
     assert not {"cpu", "overhead:cpu", "weights:cpu:float32"} & set(rates(noisy))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from layerlight.core.device import CPU, DISK
 from layerlight.core.pacing.rate_names import BUS, DISK_RING, bus_name, is_rate_name, overhead_name, weights_name
 
-SMALL, SMALL_ON_DISK = "small layers", "small layers on disk"
+SMALL, SMALL_HALF_ON_DISK = "small layers", "small layers, half of them on disk"
 LARGE_ON_DISK = "large layers on disk"
 """Probes, each in seconds per layer of a decode pass."""
 
@@ -99,14 +99,14 @@ _WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def _disk_rates(samples: Mapping[str, float], layer: LayerBytes) -> dict[str, Figure]:
-    """Of layers on disk a pass takes as long as their reads, for it computes meanwhile: the rate of large ones, and
-    what a small one takes longer than its bytes and than its own work, which the reading threads slow."""
+    """Of layers on disk a pass takes as long as their reads, for it computes meanwhile: the rate of large ones. With
+    half of the small ones on disk it takes longer than all work and than all reads: one slows the other."""
     if samples.get(LARGE_ON_DISK, 0.0) <= 0:
         return {}
     rate = layer.large_bytes / samples[LARGE_ON_DISK]
     found = {DISK_RING: Figure(rate, (LARGE_ON_DISK,))}
-    if SMALL in samples and SMALL_ON_DISK in samples:
-        overhead = samples[SMALL_ON_DISK] - max(samples[SMALL], layer.small_bytes / rate)
+    if SMALL in samples and SMALL_HALF_ON_DISK in samples:
+        overhead = 2 * samples[SMALL_HALF_ON_DISK] - max(2 * samples[SMALL], layer.small_bytes / rate)
         if overhead > 0:
-            found[overhead_name(DISK)] = Figure(overhead, (SMALL, SMALL_ON_DISK, LARGE_ON_DISK))
+            found[overhead_name(DISK)] = Figure(overhead, (SMALL, SMALL_HALF_ON_DISK, LARGE_ON_DISK))
     return found
