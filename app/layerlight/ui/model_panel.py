@@ -152,8 +152,8 @@ class ModelPanel(QFrame):
         session = self._session
         elsewhere = session.elsewhere
         self._where.setText("This machine" if elsewhere is None else f"Would be: {elsewhere.title}")
-        again = "again " if session.is_calibrated else ""
-        self.measure.setText(f"Measure this machine {again}(at most 15 s)")
+        what = "it again" if session.is_calibrated else "this machine"  # as long as the narrowest panel is wide
+        self.measure.setText(f"Measure {what} (at most 15 s)")
         self.measure.setEnabled(session.can_calibrate)
 
     def _rebuild_cards(self) -> None:
