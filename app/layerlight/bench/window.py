@@ -26,6 +26,7 @@ from layerlight.core.folders import HOME_VARIABLE, own_folders
 P99 = 20.0
 MOST = 50.0
 """Bounds of the net gaps in ms, over all rounds."""
+EMPTY = "empty window"
 TOLD = 8
 """So many of the longest gaps are shown."""
 START = 1.5
@@ -44,6 +45,11 @@ class Round:
     stolen: float
     """Seconds that other guests of the same host took from this machine meanwhile."""
 
+    @property
+    def counts(self) -> bool:
+        """Whether the empty window kept the bounds: on a machine where even that can't, ours tells nothing."""
+        return not _missed(EMPTY, self.gaps[EMPTY])
+
 
 def main(argv: Sequence[str]) -> int:
     """Prints a table and a line that sums it up; 1 when a bound is missed."""
@@ -58,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
         console.print(f"round {number + 1} of {asked.rounds}, load {_load()}", style="dim")
         rounds.append(_round(folder, asked.stalls))
     _tell_longest(console, rounds)
-    return _judge(console, rounds)
+    return judge(console, rounds)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -104,7 +110,17 @@ def _tell_longest(console: Console, rounds: list[Round]) -> None:
             console.print(gap["stacks"], style="dim", markup=False, highlight=False)
 
 
-def _judge(console: Console, rounds: list[Round]) -> int:
+def judge(console: Console, every: Sequence[Round]) -> int:
+    """Shows what the rounds that count found; 1 when a bound is missed, or when none counts."""
+    rounds = [each for each in every if each.counts]
+    if len(rounds) < len(every):
+        console.print(
+            f"{len(every) - len(rounds)} of {len(every)} rounds are thrown away: in them the empty window itself had "
+            f"gaps beyond the bounds."
+        )
+    if not rounds:
+        console.print("MISSED: no round counts. The machine is too busy with other things.")
+        return 1
     phases = list(dict.fromkeys(phase for each in rounds for phase in each.gaps))
     table = Table("phase", "beats", "median ms", "p99 ms", "worst ms", "rounds' p99")
     missed = []
@@ -113,9 +129,7 @@ def _judge(console: Console, rounds: list[Round]) -> int:
         p99, most = percentile(gaps, 0.99), max(gaps)
         per_round = ", ".join(f"{percentile(each.gaps[phase], 0.99):.1f}" for each in rounds if each.gaps.get(phase))
         table.add_row(phase, str(len(gaps)), f"{median(gaps):.1f}", f"{p99:.1f}", f"{most:.1f}", per_round)
-        if phase != "empty window":
-            missed += [f"{phase}: p99 {p99:.1f} > {P99:.0f} ms"] if p99 > P99 else []
-            missed += [f"{phase}: worst {most:.1f} > {MOST:.0f} ms"] if most > MOST else []
+        missed += _missed(phase, gaps)
     console.print(table)
     ratios = [each.painted / each.empty_painted for each in rounds]
     ratio = median(ratios)
@@ -132,6 +146,13 @@ def _judge(console: Console, rounds: list[Round]) -> int:
         f"All gaps net p99 ≤ {P99:.0f} ms and ≤ {MOST:.0f} ms; the window is up within {START} × an empty one."
     )
     return 0
+
+
+def _missed(phase: str, gaps: Sequence[float]) -> list[str]:
+    """The bounds that these gaps miss, in words."""
+    p99, most = percentile(gaps, 0.99), max(gaps)
+    missed = [f"{phase}: p99 {p99:.1f} > {P99:.0f} ms"] if p99 > P99 else []
+    return missed + ([f"{phase}: worst {most:.1f} > {MOST:.0f} ms"] if most > MOST else [])
 
 
 def _model_folder(console: Console) -> Path:
