@@ -19,6 +19,7 @@ from layerlight.ui.command_palette import CommandPalette
 from layerlight.ui.commands import Command, commands_of
 from layerlight.ui.controls import column, row, rule
 from layerlight.ui.export_menu import ExportMenu
+from layerlight.ui.fixes_panel import FixesPanel
 from layerlight.ui.happenings import SettingsChanged
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
@@ -27,9 +28,11 @@ from layerlight.ui.menus import Menus
 from layerlight.ui.notice_bar import NoticeBar
 from layerlight.ui.past_chats import PastChats, save_chat
 from layerlight.ui.pick_menus import MachineMenu, ShapeMenu
+from layerlight.ui.plan_panel import PlanPanel
 from layerlight.ui.session import Session
 from layerlight.ui.shelf import Shelf
 from layerlight.ui.steps import at_once
+from layerlight.ui.strategy_panel import StrategyPanel
 from layerlight.ui.theme import ThemeSwitch
 from layerlight.ui.title_bar import TitleBar
 from layerlight.ui.welcome_panel import WelcomePanel
@@ -110,14 +113,15 @@ class Desk(QWidget):
         self._turning = QTimer(self, singleShot=True, interval=0)
         self._turning.timeout.connect(self._turn_to_work)
         if whole:
-            self.crown()
+            at_once(self.crown())
 
-    def crown(self) -> None:
-        """Adds menus and title bar, and begins to follow the session: once, when it was given its parts."""
+    def crown(self) -> Generator[None, None, None]:
+        """Adds menus and title bar, and begins to follow the session: once, when it was given its parts. In steps."""
         session = self._session
         within: dict[str, QMenu] = {"machines": self.machines, "models": self.shapes, "export": self.exports}
         self._menus = Menus(self, self._commands(), self._choose_theme, within)
         self._menus.choose_theme(session.settings.theme)
+        yield
         self.title = TitleBar(session, self._menus.bar, self.machines)
         self.title.search.clicked.connect(self._toggle_commands)
         self._outer.insertWidget(0, self.title)
@@ -148,13 +152,19 @@ class Desk(QWidget):
     def make_work(self) -> Generator[None, None, None]:
         """Makes the working view before it is needed, in steps."""
         parts: list[QWidget] = []
-        past = PastChats(self._session)
+        session = self._session
+        past = PastChats(session)
+        yield
+        fixes = FixesPanel(session)
+        yield
+        strategies = StrategyPanel(session)
         yield
         self.command_palette.hide()  # made here, when it costs least
         yield
         for make in (
-            *(partial(kind, self._session) for kind in PARTS if kind is not ChatPanel),
-            partial(ChatPanel, self._session, past),
+            *(partial(kind, session) for kind in PARTS if kind not in (PlanPanel, ChatPanel)),
+            partial(PlanPanel, session, fixes, strategies),
+            partial(ChatPanel, session, past),
             partial(LogPanel, self._log),
         ):
             parts.append(make())

@@ -34,10 +34,14 @@ SHORTEST = 256
 class PlanPanel(QFrame):
     """Changes the session's settings; the plan, the map and the verdict follow."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(
+        self, session: Session, fixes: FixesPanel | None = None, strategies: StrategyPanel | None = None
+    ) -> None:
+        """`fixes` and `strategies` may have been made before."""
         super().__init__()
         self.setObjectName("panel")
         self.setMinimumWidth(WIDTH)
+        self.fixes, self.strategies = fixes or FixesPanel(session), strategies or StrategyPanel(session)
         self._session = session
         self._limits: dict[str, LimitControl] = {}
         self._rooms: tuple[object, ...] = ()
@@ -68,8 +72,6 @@ class PlanPanel(QFrame):
         return self._shortfall.text()
 
     def _build(self) -> None:
-        self.fixes = FixesPanel(self._session)
-        self.strategies = StrategyPanel(self._session)
         self._precision = Segments((("full", "16-bit"), ("int8", "8-bit"), ("nf4", "4-bit")), "Precision")
         self._precision.chosen.connect(self._choose_precision)
         self._precision_note = label("", "3", wrap=True)

@@ -65,7 +65,7 @@ def assemble(
     parts = yield from make_parts(session, Shelf())
     desk = Desk(session, log, themes, parts)
     yield
-    desk.crown()
+    yield from desk.crown()
     yield
     window.hold(desk)
     yield
