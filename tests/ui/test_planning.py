@@ -161,7 +161,7 @@ def test_impossible_pins_are_refused_with_what_is_missing(large: Bench) -> None:
 
 def test_pins_to_a_place_that_a_limit_forbids_are_refused(large: Bench) -> None:
     large.session.set_limit("disk", 0)
-    large.session.replan()
+    large.session.planning.now()
     large.session.pin(["model.layers.0"], "disk")
     assert large.session.notice.startswith("That can’t be pinned")
 

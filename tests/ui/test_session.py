@@ -525,3 +525,17 @@ def test_what_waits_for_its_turn_is_not_heard_after_the_end(loaded: Bench, monke
     assert turns.heard == ["PromptCounted"]
     loaded.qtbot.wait(20)
     assert turns.heard == ["PromptCounted"]
+
+
+def test_what_arrived_with_the_event_that_closed_the_window_is_not_taken(loaded: Bench) -> None:
+    """H02: a view may close the window while it hears."""
+    session = loaded.session
+    assert session.ask("Where?")
+    QApplication.processEvents()
+    turns = Turns(session)
+    session.changed.connect(lambda _state, event: session.close() if isinstance(event, PromptCounted) else None)
+    loaded.engine.tell(PromptCounted(3, 64, 61), TextProduced("a", (1,)), TextProduced("b", (2,)))
+    assert turns.heard == ["PromptCounted"]
+    assert session.state.answer == ""
+    session.notify("late")
+    assert turns.heard == ["PromptCounted"]

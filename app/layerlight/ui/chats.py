@@ -61,10 +61,6 @@ class Chats:
         if self.conversation is not None and self.conversation.id == number:
             self.conversation = replace(self.conversation, title=title)
 
-    def begin_anew(self) -> None:
-        """An empty conversation; it is stored with its first turn."""
-        self.show(None, ())
-
     def ask(self, text: str) -> None:
         """Adds a question."""
         conversation = self.conversation or self._store.new_conversation()

@@ -310,7 +310,6 @@ class Session(QObject):
         if self._closed:
             return
         self._closed = True
-        self._untold.clear()
         self._due.clear()
         self._unheard.stop()
         self.planning.close()
@@ -442,10 +441,6 @@ class Session(QObject):
         self._tell(event)
 
     # -- the plan ------------------------------------------------------------------------------------------------
-
-    def replan(self) -> None:
-        """Makes the plan anew for the model, the machine and the settings there are now."""
-        self.planning.now()
 
     def set_limit(self, place: str, size: int | None) -> None:
         """Bytes that a place may hold; None takes the limit away."""
@@ -729,7 +724,7 @@ class Session(QObject):
 
         Of a load's many small steps that arrive together the views hear the last of each kind.
         """
-        while self._due and not self._untold and self._has_time():
+        while self._due and self._has_time():
             event = self._due.popleft()
             if isinstance(event, STEPS) and _is_overtaken(event, self._due):
                 self.state = apply(self.state, event)
@@ -900,8 +895,9 @@ class Session(QObject):
 
     def _tell(self, event: object) -> None:
         """The views hear it now, or in a later turn where this one has been long enough; in order in any case."""
-        self._untold.append(event)
-        self._tell_due()
+        if not self._closed:
+            self._untold.append(event)
+            self._tell_due()
 
     def _tell_due(self) -> None:
         while self._untold and (self._has_time() or not self._told):

@@ -92,12 +92,6 @@ def promised_layers(config: ConfigFile) -> int | None:
     return first_figure(config.text, _LAYERS, None)
 
 
-def decoder_layers(config: ConfigFile) -> int | None:
-    """How many decoder layers the config promises."""
-    shape = text_shape(config)
-    return shape.layers if shape else None
-
-
 def _key_value_heads(text: Mapping[str, Any], model_type: str, heads: int, defaults: ConfigDefaults | None) -> int:
     attention = text.get("attn_config")
     if isinstance(attention, dict) and (found := first_figure(attention, ("kv_n_heads",), None)):
