@@ -7,13 +7,13 @@ import io
 import pytest
 from rich.console import Console
 
-from layerlight.bench.window import EMPTY, Round, judge, percentile
+from layerlight.bench.window import EMPTY, Round, Start, judge, percentile
 
 CALM = [10.0] * 200
 
 
 def a_round(ours: list[float], empty: list[float] | None = None, painted: float = 0.2) -> Round:
-    return Round(0.2, painted, {EMPTY: empty or CALM, "answers": ours}, [], 0.0)
+    return Round([Start(0.2, painted)], {EMPTY: empty or CALM, "answers": ours}, [], 0.0)
 
 
 def judged(*rounds: Round) -> tuple[int, str]:

@@ -273,3 +273,39 @@ opening.finish()
         env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
     )
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["seen", "opened minimised"])
+def test_the_rest_is_put_together_after_the_first_paint_or_when_nobody_looks(shown: bool) -> None:
+    check = f"""
+import sys
+from PySide6.QtWidgets import QApplication
+from layerlight.core.folders import own_folders
+from layerlight.ui import app
+program = QApplication([])
+opening = app.Opening(program, own_folders(), [sys.executable, "-c", "pass"])
+told = []
+gather = app.gather
+def gathered():
+    told.append("imports")
+    gather()
+app.gather = gathered
+opening.window.seen.connect(lambda: told.append("painted"))
+opening.ready.connect(lambda _program: opening.window.close())
+if {shown}:
+    opening.window.show()
+opening.start()
+opening.ready.connect(program.quit)
+program.exec()
+print(told)
+opening.finish()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", check],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+        timeout=60,
+    )
+    expected = ["painted", "imports"] if shown else ["imports"]
+    assert (done.stdout.strip(), done.returncode) == (str(expected), 0), done.stderr

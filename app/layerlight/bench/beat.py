@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from layerlight.bench.stalls import Stalls
@@ -107,6 +107,8 @@ def stolen() -> float:
 class FirstPaint(QObject):
     """Notes when a window was painted for the first time: seconds since `began` (time.time())."""
 
+    noted = Signal()
+
     def __init__(self, window: QWidget, began: float) -> None:
         super().__init__(window)
         self.seconds: float | None = None
@@ -123,3 +125,4 @@ class FirstPaint(QObject):
         """Runs after the event that painted the window and all that lies in it."""
         if self.seconds is None:
             self.seconds = time.time() - self._began
+            self.noted.emit()

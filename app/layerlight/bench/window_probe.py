@@ -1,6 +1,8 @@
 """One window in a process of its own, timed from within.
 
 python -m layerlight.bench.window_probe empty|layerlight BEGAN [FOLDER]
+
+Without FOLDER it ends as soon as it was painted.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from layerlight.ui.program import Program
     from layerlight.ui.session import Session
 
+EMPTY = "empty"
+OURS = "layerlight"
 LASTS = 6.0
 """Seconds an empty window is watched."""
 DRAG = 30
@@ -33,29 +37,33 @@ QUESTION = "Why is it four minutes a token?"
 def probe(words: list[str]) -> int:
     """Prints JSON: `painted` (seconds since BEGAN), `gaps` (net ms by phase), `long` ones, `stolen` seconds."""
     app = QApplication(sys.argv[:1])
-    if words[0] == "empty":
-        return _empty(app, float(words[1]))
-    return _layerlight(app, float(words[1]), words[2])
+    kind, began, *folder = words
+    if kind == EMPTY:
+        return _empty(app, float(began), bool(folder))
+    return _layerlight(app, float(began), folder)
 
 
-def _empty(app: QApplication, began: float) -> int:
+def _empty(app: QApplication, began: float, stays: bool) -> int:
     window = QWidget()
     window.resize(1440, 900)
     paint = FirstPaint(window, began)
     window.show()
     beat = Beat(window)
     beat.enter("empty window")
-    QTimer.singleShot(int(LASTS * 1000), app.quit)
+    if stays:
+        QTimer.singleShot(int(LASTS * 1000), app.quit)
+    else:
+        paint.noted.connect(app.quit)
     app.exec()
     return _report(paint, beat)
 
 
-def _layerlight(app: QApplication, began: float, folder: str) -> int:
+def _layerlight(app: QApplication, began: float, folder: list[str]) -> int:
     # Imported here: an empty window is measured without them.
     from layerlight.core.folders import own_folders
     from layerlight.ui.app import Opening
 
-    opening = Opening(app, own_folders(), argv=[folder])
+    opening = Opening(app, own_folders(), argv=folder)
     paint = FirstPaint(opening.window, began)
     opening.window.show()
     beat = Beat(opening.window, Stalls() if STALLS in os.environ else None)
@@ -63,8 +71,12 @@ def _layerlight(app: QApplication, began: float, folder: str) -> int:
     tellers = Tellers(beat)
     opening.ready.connect(tellers.begin)
     opening.start()
+    if not folder:
+        paint.noted.connect(app.quit)
     code = app.exec()
     opening.finish()
+    if not folder:
+        return _report(paint, beat)
     failure = tellers.story.failure if tellers.story else "The window was closed before it stood."
     if failure:
         sys.stderr.write(f"{failure}\n")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from layerlight.ui.program import Program
 
 Result = TypeVar("Result")
+UNSEEN = 300
+"""ms after which the rest is put together even if nobody sees the window: it may have been opened minimised."""
 SWITCH = 0.001
 """Seconds after which a thread that works in Python lets the window's own in: 5 ms by default, once for every slot."""
 
@@ -68,10 +70,19 @@ class Opening(QObject):
         self.window.closing.connect(self._close_early)
         self.program: Program | None = None
         self._came.connect(self._step, Qt.ConnectionType.QueuedConnection)
+        self._begun = False
         self._steps = self._build()
 
     def start(self) -> None:
-        QTimer.singleShot(0, self, self._step)
+        """Begins once the window is on the screen: what came before would only keep it from there."""
+        self.window.seen.connect(self._begin, Qt.ConnectionType.QueuedConnection)
+        QTimer.singleShot(UNSEEN, self, self._begin)
+
+    @Slot()
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._step()
 
     def hurry(self) -> Program:
         """Does all that is left at once."""

@@ -26,6 +26,8 @@ class Window(QWidget):
     """A folder, or the folder of a file."""
     closing = Signal(str)
     """Its place on the screen, for the settings."""
+    seen = Signal()
+    """Painted for the first time."""
 
     def __init__(self, geometry: str = "") -> None:
         super().__init__()
@@ -36,6 +38,7 @@ class Window(QWidget):
         self.setMinimumSize(*SMALLEST)
         self.resize(*SIZE)
         self.setAcceptDrops(True)
+        self._painted = False
         self._inside = QVBoxLayout(self)
         self._inside.setContentsMargins(0, 0, 0, 0)
         if geometry:
@@ -63,6 +66,9 @@ class Window(QWidget):
         """Empty, it shows its title bar as it will be: nothing jumps when the rest comes."""
         p, t = QPainter(self), theme_of(self)
         p.fillRect(self.rect(), QColor(t.window))
+        if not self._painted:
+            self._painted = True
+            self.seen.emit()
         if self._inside.count():
             return
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
