@@ -24,7 +24,7 @@ SOON = 8
 SETTLE = 150
 """ms after the last new plan before it is asked what would be better: that takes planning a dozen times more."""
 SMALL_LAYERS, SMALL_DEVICES = 130, 4
-"""Dense models and machines up to this size are planned at once: it takes a few ms."""
+"""Dense models and machines up to this size are planned at once when a lever moves: it takes a few ms."""
 
 Pins = tuple[tuple[str, str], ...]
 
@@ -165,7 +165,8 @@ class Planning(QObject):
             question = replace(question, levers=_tried(question.levers, *trial))
         self._number += 1
         self._trial = trial
-        if wait or question.is_small:
+        warm = self._plan is not None  # the first plan of a model takes several times as long as those after it
+        if wait or (warm and question.is_small):
             self._take(self._number, _answer(question))
         else:
             self._waiting = True
