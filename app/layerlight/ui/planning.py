@@ -114,13 +114,13 @@ class Planning(QObject):
 
     @property
     def pending(self) -> bool:
-        """Whether a lever was moved and the plan does not follow it yet."""
-        return self._soon.isActive()
+        """Whether something was changed and the plan does not follow it yet."""
+        return self._soon.isActive() or self._waiting
 
     @property
     def is_making(self) -> bool:
         """Whether a first plan is on its way."""
-        return self._plan is None and (self._soon.isActive() or self._waiting)
+        return self._plan is None and self.pending
 
     def soon(self) -> None:
         self._soon.start()
@@ -129,6 +129,10 @@ class Planning(QObject):
     def now(self) -> None:
         """Makes the plan anew for what there is now; a large one arrives later."""
         self._begin(None)
+
+    def anew(self) -> None:
+        """Makes the plan anew, which arrives later: other facts are known now, and no hand waits for it."""
+        self._begin(None, hand=False)
 
     def at_once(self) -> None:
         """Makes the plan here and now, however large it is."""
@@ -156,7 +160,7 @@ class Planning(QObject):
 
     # -- a plan ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, trial: tuple[Pins, Pins] | None, wait: bool = False) -> None:
+    def _begin(self, trial: tuple[Pins, Pins] | None, wait: bool = False, hand: bool = True) -> None:
         self._soon.stop()
         question = self._question()
         if question is None:
@@ -165,8 +169,8 @@ class Planning(QObject):
             question = replace(question, levers=_tried(question.levers, *trial))
         self._number += 1
         self._trial = trial
-        warm = self._plan is not None  # the first plan of a model takes several times as long as those after it
-        if wait or (warm and question.is_small):
+        # The first plan of a model takes several times as long as those after it.
+        if wait or (hand and self._plan is not None and question.is_small):
             self._take(self._number, _answer(question))
         else:
             self._waiting = True

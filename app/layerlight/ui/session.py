@@ -645,7 +645,7 @@ class Session(QObject):
             self.notify(f"accelerate has no “{self.strategy}” for this model: {self.strategies.trouble}")
             self.change_settings(strategy="fastest")
         else:
-            self.planning.soon()
+            self.planning.anew()
 
     @Slot()
     def _tell_advice(self) -> None:
@@ -663,7 +663,7 @@ class Session(QObject):
         if with_rates(machine, calibration) != machine:
             self._take(DevicesSurveyed(machine))
         elif runs:
-            self.planning.soon()
+            self.planning.anew()
 
     # -- settings ------------------------------------------------------------------------------------------------
 
@@ -805,7 +805,7 @@ class Session(QObject):
             case EngineWarmed():
                 self._engine.send(SurveyRequest())
             case DevicesSurveyed() | MachineCalibrated():
-                self.planning.now()
+                self.planning.anew()
             case ModelInspected():
                 self.planning.forget()
                 self.strategies.forget()
