@@ -279,6 +279,7 @@ opening.finish()
 def test_the_rest_is_put_together_after_the_first_paint_or_when_nobody_looks(shown: bool) -> None:
     check = f"""
 import sys
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 from layerlight.core.folders import own_folders
 from layerlight.ui import app
@@ -286,16 +287,18 @@ program = QApplication([])
 opening = app.Opening(program, own_folders(), [sys.executable, "-c", "pass"])
 told = []
 gather = app.gather
+def end():
+    opening.window.close()
+    program.quit()
 def gathered():
     told.append("imports")
     gather()
 app.gather = gathered
 opening.window.seen.connect(lambda: told.append("painted"))
-opening.ready.connect(lambda _program: opening.window.close())
+opening.ready.connect(lambda _program: QTimer.singleShot(0, end))
 if {shown}:
     opening.window.show()
 opening.start()
-opening.ready.connect(program.quit)
 program.exec()
 print(told)
 opening.finish()

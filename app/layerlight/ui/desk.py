@@ -29,6 +29,7 @@ from layerlight.ui.notice_bar import NoticeBar
 from layerlight.ui.past_chats import PastChats, save_chat
 from layerlight.ui.pick_menus import MachineMenu, ShapeMenu
 from layerlight.ui.plan_panel import PlanPanel
+from layerlight.ui.reveal import Reveal
 from layerlight.ui.session import Session
 from layerlight.ui.shelf import Shelf
 from layerlight.ui.steps import at_once
@@ -92,6 +93,7 @@ class Desk(QWidget):
         self.shapes.picked.connect(session.open_public)
         self._unseen: UnseenDialog | None = None
         self._work: WorkPanel | None = None
+        self._turned = False
         self._layer_menu: QMenu | None = None
         self._command_palette: CommandPalette | None = None
         self.welcome, self._lanes = parts.welcome, parts.lanes
@@ -100,10 +102,10 @@ class Desk(QWidget):
         self.welcome.chat_wanted.connect(self._show_chat)
         self.welcome.unseen_wanted.connect(self._name_model)
         self._lanes.setFixedWidth(560)
-        first = QWidget()
-        first.setLayout(row(column(self._lanes, margins=(0, 24, 0, 16)), self.welcome, gap=0))
+        self._first = QWidget()
+        self._first.setLayout(row(column(self._lanes, margins=(0, 24, 0, 16)), self.welcome, gap=0))
         self._pages = QStackedWidget()
-        self._pages.addWidget(first)
+        self._pages.addWidget(self._first)
         self._notice = NoticeBar(session)
         self._outer = column(rule(), self._notice, gap=0)
         self._outer.addWidget(self._pages, 1)
@@ -142,6 +144,7 @@ class Desk(QWidget):
 
     def furnish(self, window: Window) -> None:
         """Stands in a window: takes its drops and its end."""
+        Reveal(self, (self._lanes, self.welcome, self.title))
         window.fill(self)
         window.dropped.connect(self._session.open_folder)
         window.closing.connect(self._close)
@@ -172,6 +175,16 @@ class Desk(QWidget):
         work = self._stand_up(WorkPanel(self._session, self._log, parts))
         yield
         yield from work.settle()
+
+    def draw_first(self, window: Window) -> Iterator[None]:
+        """Lays the first page out as the window will have it and draws its map, in steps, before it is shown."""
+        self.resize(window.size())
+        for layout in (self._outer, self._first.layout()):
+            if layout is not None:
+                layout.activate()
+            yield
+        self._lanes.prepare()
+        yield
 
     def prepare(self) -> Iterator[None]:
         """Draws the working view before it is shown, in steps, while the engine warms up."""
@@ -445,7 +458,10 @@ class Desk(QWidget):
 
     @Slot()
     def _turn_to_work(self) -> None:
-        """In a step of its own: all of the page is shown at once."""
+        """In a step of its own; the first time its parts are painted one by one."""
+        if not self._turned:
+            self._turned = True
+            self.work.reveal()
         self._pages.setCurrentWidget(self.work)
         self.work.focus_layers()
 

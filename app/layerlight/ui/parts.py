@@ -100,6 +100,7 @@ PARTS = (
     "layerlight.ui.attention",
     "layerlight.ui.motion",
     "layerlight.ui.berth",
+    "layerlight.ui.reveal",
     "layerlight.ui.work_panel",
     "layerlight.ui.desk",
     "layerlight.core.inspecting.weight_sizes",

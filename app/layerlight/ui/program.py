@@ -71,6 +71,7 @@ def assemble(
     yield
     yield from polish(desk)
     yield from desk.make_work()
+    yield from desk.draw_first(window)
     desk.furnish(window)
     Attention(session, window)  # the window's, as long as it lives
     SystemMotion(session).start(MOTION_AFTER)

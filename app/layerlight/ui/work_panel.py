@@ -33,6 +33,7 @@ from layerlight.ui.model_panel import ModelPanel
 from layerlight.ui.panes import Panes
 from layerlight.ui.plan_panel import WIDTH as SIDE_WIDTH
 from layerlight.ui.plan_panel import PlanPanel
+from layerlight.ui.reveal import Reveal
 from layerlight.ui.session import Session
 from layerlight.ui.steps import at_once, polish
 from layerlight.ui.time_strip import TimeStrip
@@ -115,6 +116,10 @@ class WorkPanel(QWidget):
             yield from polish(page)
         self.show_side("plan")
         self.verdict.fit()
+
+    def reveal(self) -> None:
+        """Before it is shown for the first time: its parts are painted one by one."""
+        Reveal(self, (self._layers, self.verdict, self.facts, self._pages, self.strip))
 
     def prepare(self) -> Iterator[None]:
         """Lays itself out and draws its pictures before it is shown, in steps."""
