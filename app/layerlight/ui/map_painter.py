@@ -89,6 +89,9 @@ class MapPainter:
         n = 0
         while top + n * step * plan.scale <= floor + 1:
             y = top + n * step * plan.scale
+            if not self._wanted(QRectF(area.left() - 16, y - 8, right - area.left() + 16, 16)):
+                n += 1
+                continue
             p.setPen(QPen(QColor(self.t.line), 1))
             p.drawLine(QPointF(area.left() + RULER - 8, y), QPointF(right, y))
             words = short_size(n * step).replace(".0 ", " ") if n else "0"
@@ -106,13 +109,14 @@ class MapPainter:
     def frame(self, p: QPainter, i: int) -> None:
         t, lane, boxes = self.t, self.plan.lanes[i], self.plan.columns[i]
         box = boxes[0]
-        draw_icon(p, lane.hue, box.left() + 1, box.top() - HEADER + 7, t.place(lane.hue).line)
-        room = boxes[-1].right() - box.left() - 24
-        title = QFontMetricsF(font(13, 600)).elidedText(lane.title, Qt.TextElideMode.ElideMiddle, room)
-        draw_words(p, QRectF(box.left() + 24, box.top() - HEADER + 4, room, 20), title, t.ink, 13, 600)
-        fitted = QFontMetricsF(font(11)).elidedText(self._detail(lane), Qt.TextElideMode.ElideRight, room + 16)
-        draw_words(p, QRectF(box.left() + 24, box.top() - HEADER + 23, room + 16, 16), fitted, t.ink3, 11)
+        if self._wanted(QRectF(box.left(), box.top() - HEADER, boxes[-1].right() + 16 - box.left(), HEADER)):
+            self._head(p, i)
         for each in boxes:
+            if not self._wanted(each):
+                continue
+            if self._only_within(i, each):  # much faster than all of it
+                p.fillRect(each, QColor(t.well))
+                continue
             path = QPainterPath()
             path.addRoundedRect(each, 8, 8)
             if self.plan.torn[i]:
@@ -122,9 +126,33 @@ class MapPainter:
                     self._sheet(p, lower)
             else:
                 self._sheet(p, path)
-        if lane.note:
-            note = QFontMetricsF(font(11)).elidedText(lane.note, Qt.TextElideMode.ElideRight, room + 64)
-            draw_words(p, QRectF(box.left(), boxes[-1].bottom() + 5, room + 68, 16), note, t.ink2, 11)
+        below = QRectF(box.left(), boxes[-1].bottom() + 5, boxes[-1].right() - box.left() + 44, 16)
+        if lane.note and self._wanted(below):
+            note = QFontMetricsF(font(11)).elidedText(lane.note, Qt.TextElideMode.ElideRight, below.width() - 4)
+            draw_words(p, below, note, t.ink2, 11)
+
+    def _head(self, p: QPainter, i: int) -> None:
+        """A lane's icon, its name and how full it is."""
+        t, lane, boxes = self.t, self.plan.lanes[i], self.plan.columns[i]
+        box = boxes[0]
+        draw_icon(p, lane.hue, box.left() + 1, box.top() - HEADER + 7, t.place(lane.hue).line)
+        room = boxes[-1].right() - box.left() - 24
+        title = QFontMetricsF(font(13, 600)).elidedText(lane.title, Qt.TextElideMode.ElideMiddle, room)
+        draw_words(p, QRectF(box.left() + 24, box.top() - HEADER + 4, room, 20), title, t.ink, 13, 600)
+        fitted = QFontMetricsF(font(11)).elidedText(self._detail(lane), Qt.TextElideMode.ElideRight, room + 16)
+        draw_words(p, QRectF(box.left() + 24, box.top() - HEADER + 23, room + 16, 16), fitted, t.ink3, 11)
+
+    def _only_within(self, i: int, box: QRectF) -> bool:
+        """Whether all that is painted anew of this box lies on its even ground, away from edges, corners and tear."""
+        if self.only is None:
+            return False
+        even = box.adjusted(2, 8, -2, -8)
+        if self.plan.torn[i]:
+            tear = self._tear(i, box)
+            if tear is not None:
+                even.setBottom(tear - 2)
+        part = self.only.intersected(box.toAlignedRect().adjusted(-1, -1, 1, 1)).boundingRect()
+        return even.toAlignedRect().contains(part)
 
     def _sheet(self, p: QPainter, path: QPainterPath) -> None:
         """An empty lane. Its edge is smooth and hides that of its ground, which is painted much faster without."""
@@ -146,14 +174,22 @@ class MapPainter:
 
     def _torn(self, path: QPainterPath, i: int, box: QRectF) -> tuple[QPainterPath, QPainterPath]:
         """The part above the tear and the part below it; a disk and an unused place have no part below."""
-        lane = self.plan.lanes[i]
-        free = next((slot.rect for slot in self.plan.slots if slot.lane == i and slot.kind == "free"), None)
-        open_ended = lane.place == DISK or (not lane.units and any(each.units for each in self.plan.lanes))
-        if free is None or not box.intersects(free):
+        y = self._tear(i, box)
+        if y is None:
             return path, QPainterPath()
-        y = box.bottom() - 8 if open_ended else free.bottom() - 12
         upper = path.intersected(_above(box, y))
-        return upper, QPainterPath() if open_ended else path.subtracted(_above(box, y + 7))
+        return upper, QPainterPath() if self._is_open_ended(i) else path.subtracted(_above(box, y + 7))
+
+    def _tear(self, i: int, box: QRectF) -> float | None:
+        """The y of the tear in a lane that is not drawn whole; None where this box of it has none."""
+        free = next((slot.rect for slot in self.plan.slots if slot.lane == i and slot.kind == "free"), None)
+        if free is None or not box.intersects(free):
+            return None
+        return box.bottom() - 8 if self._is_open_ended(i) else free.bottom() - 12
+
+    def _is_open_ended(self, i: int) -> bool:
+        lane = self.plan.lanes[i]
+        return lane.place == DISK or (not lane.units and any(each.units for each in self.plan.lanes))
 
     # -- what is no layer ----------------------------------------------------------------------------------------
 
