@@ -28,7 +28,7 @@ OF_RAM = 0.97
 @dataclass(frozen=True, slots=True)
 class Case:
     """`share` of the decoder layers rest on disk. Bounds: times accelerate's speed, and parts of the disk's, on a quiet
-    machine and on a shared one."""
+    machine and on a shared one. A disk that is not so many times faster than accelerate is held to its own part."""
 
     name: str
     share: float
@@ -36,8 +36,9 @@ class Case:
     of_disk: tuple[float, float] | None = None
 
 
+OF_DISK = (0.9, 0.65)
 CASES = (
-    Case("all layers on disk, cold", 1.0, (3.5, 3.0), (0.9, 0.65)),
+    Case("all layers on disk, cold", 1.0, (3.5, 3.0), OF_DISK),
     Case("half the layers on disk, cold", 0.5, (3.0, 3.0)),
 )
 
@@ -68,7 +69,9 @@ def judge(
 ) -> int:
     """Shows every case; each is held to the bounds of the state that the machine was in. `of_ram`: mapped layers'
     speed as a part of the speed in RAM, pair by pair; `of_used`: bytes read of experts, as a part of the used ones'."""
-    table = Table("case", "state", "ours", "accelerate", "disk alone", "× accelerate", "of the disk", "read")
+    table = Table(
+        "case", "state", "ours", "accelerate", "disk alone", "× accelerate", "the disk × it", "of the disk", "read"
+    )
     missed = []
     for case, pairs in found.items():
         quiet = all(pair.quiet for pair in pairs)
@@ -79,10 +82,12 @@ def judge(
             state,
             *(f"{1000 * median(each):.0f} ms" for each in _columns(pairs)),
             _spread(faster),
+            f"{median(pair.possible for pair in pairs):.2f}",
             _spread(of_disk),
             f"{min(pair.read for pair in pairs):.1%}",
         )
-        missed += _missed(case, quiet, median(faster), median(of_disk), min(pair.read for pair in pairs))
+        possible = median(pair.possible for pair in pairs)
+        missed += _missed(case, quiet, median(faster), median(of_disk), min(pair.read for pair in pairs), possible)
     console.print(table)
     if of_ram:
         console.print(f"Mapped from warm files: {_spread(of_ram)} of the speed in RAM.", highlight=False)
@@ -97,11 +102,12 @@ def judge(
     return 0
 
 
-def _missed(case: Case, quiet: bool, faster: float, of_disk: float, read: float) -> list[str]:
+def _missed(case: Case, quiet: bool, faster: float, of_disk: float, read: float, possible: float) -> list[str]:
     missed = []
-    wanted = case.faster[0 if quiet else 1]
+    part = (OF_DISK if case.of_disk is None else case.of_disk)[0 if quiet else 1]
+    wanted = min(case.faster[0 if quiet else 1], part * possible)
     if faster < wanted:
-        missed.append(f"{case.name}: {faster:.2f} × accelerate < {wanted}")
+        missed.append(f"{case.name}: {faster:.2f} × accelerate < {wanted:.1f}")
     if case.of_disk is not None and of_disk < case.of_disk[0 if quiet else 1]:
         missed.append(f"{case.name}: {of_disk:.2f} of the disk < {case.of_disk[0 if quiet else 1]}")
     if read < READ:
