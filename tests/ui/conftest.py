@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a scripted engine tells is taken at once, however busy the machine that runs the tests."""
-    monkeypatch.setattr("layerlight.ui.session.TURN", 3600.0)
+    monkeypatch.setattr("layerlight.ui.event_turns.TURN", 3600.0)
 
 
 class Bench:

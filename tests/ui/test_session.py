@@ -501,7 +501,7 @@ def test_what_arrives_together_is_taken_over_several_turns_in_its_order(
     """Fifty views repainted in one go are a stall; the words still come whole and in order."""
     session = loaded.session
     assert session.ask("Where?")
-    monkeypatch.setattr("layerlight.ui.session.TURN", 0.0)
+    monkeypatch.setattr("layerlight.ui.event_turns.TURN", 0.0)
     QApplication.processEvents()  # a turn is over
     turns = Turns(session)
     words = [TextProduced(f"{number} ", (number,)) for number in range(6)]
@@ -518,7 +518,7 @@ def test_what_arrives_together_is_taken_over_several_turns_in_its_order(
 def test_what_waits_for_its_turn_is_not_heard_after_the_end(loaded: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     session = loaded.session
     assert session.ask("Where?")
-    monkeypatch.setattr("layerlight.ui.session.TURN", 0.0)
+    monkeypatch.setattr("layerlight.ui.event_turns.TURN", 0.0)
     QApplication.processEvents()  # a turn is over
     turns = Turns(session)
     loaded.engine.tell(PromptCounted(3, 64, 61), TextProduced("a", (1,)), TextProduced("b", (2,)))
