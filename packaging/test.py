@@ -15,6 +15,13 @@ from environment import ROOT, Environment
 from run import BadUsage, parse, say
 from steps import StepFailed, run_steps
 
+MOST_WORKERS = 4
+"""Beside each an engine process with a gigabyte of weights may run."""
+CHOSEN = ("-n", "--numprocesses", "-d", "--dist", "--tx", "no:xdist", "-pno:xdist")
+"""How a person's own choice of processes begins."""
+WATCHED = ("-s", "--capture=no", "--pdb", "--trace", "--sw", "--stepwise", "--co", "--collect-only")
+"""What pytest does in one process only, or shows better from one."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -34,8 +41,28 @@ def checks(environment: Environment, pytest_arguments: Sequence[str]) -> list[Ch
         Check("mypy", (python, "-m", "mypy")),
         Check("mypy packaging", (python, "-m", "mypy", *scripts)),
         Check("import contracts", (str(environment.scripts / "lint-imports"),)),
-        Check("pytest", (python, "-m", "pytest", *pytest_arguments)),
+        Check("pytest", (python, "-m", "pytest", *in_workers(pytest_arguments, usable_cores()))),
     ]
+
+
+def in_workers(pytest_arguments: Sequence[str], cores: int) -> list[str]:
+    """pytest's arguments with those that spread the files over processes, one a core, where that makes it quicker.
+
+    A file stays in one process, so that what its tests share is made once. A single file, what needs a terminal and
+    what a person has chosen stay as they are.
+    """
+    workers = min(cores, MOST_WORKERS)
+    own = any(each.startswith(CHOSEN) or each in WATCHED for each in pytest_arguments)
+    named = {ROOT / each.partition("::")[0] for each in pytest_arguments if not each.startswith("-")}
+    places = [each for each in named if each.exists()]
+    if workers < 2 or own or (len(places) == 1 and places[0].is_file()):
+        return list(pytest_arguments)
+    return ["-n", str(workers), "--dist", "loadfile", *pytest_arguments]
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_checks(wanted: Sequence[Check]) -> list[str]:

@@ -54,12 +54,57 @@ def test_the_exit_code_is_that_of_all_checks(
     assert words in capsys.readouterr().out
 
 
-def test_the_checks_are_the_projects_and_pytest_comes_last(script: ModuleType) -> None:
+def test_the_checks_are_the_projects_and_pytest_comes_last(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "usable_cores", lambda: 1)
     wanted = script.checks(Environment(ROOT / ".venv", print), ["tests/core", "-x"])
     assert [check.name for check in wanted] == [
         "ruff check", "ruff format", "mypy", "mypy packaging", "import contracts", "pytest",
     ]  # fmt: skip
     assert wanted[-1].argv[-3:] == ("pytest", "tests/core", "-x")
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(1, None), (2, "2"), (3, "3"), (64, "4")])
+def test_the_files_are_spread_over_the_cores(script: ModuleType, cores: int, workers: str | None) -> None:
+    expected = ["-n", workers, "--dist", "loadfile"] if workers else []
+    assert script.in_workers(["-x"], cores) == [*expected, "-x"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spread"),
+    [
+        ("", True),
+        ("tests/core tests/packaging/test_checks.py", True),
+        ("tests/core", True),
+        ("-k test_checks --durations=5 --no-header", True),
+        ("tests/packaging/test_checks.py -x", False),
+        ("tests/packaging/test_checks.py::test_a tests/packaging/test_checks.py::test_b[1]", False),
+        ("-n 3", False),
+        ("-n0 tests", False),
+        ("--numprocesses=logical", False),
+        ("--dist=load", False),
+        ("-p no:xdist", False),
+        ("tests --pdb", False),
+        ("-s tests", False),
+        ("--co", False),
+    ],
+)
+def test_a_single_file_and_a_person_s_own_choice_stay(script: ModuleType, arguments: str, spread: bool) -> None:
+    given = arguments.split()
+    found = script.in_workers(given, 2)
+    assert found[len(found) - len(given) :] == given
+    assert (len(found) > len(given)) is spread
+
+
+def test_a_process_held_to_one_core_runs_one(script: ModuleType) -> None:
+    assert 1 <= script.usable_cores() <= (os.cpu_count() or 1)
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert script.usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 @pytest.mark.parametrize(("given", "platform"), [({}, "offscreen"), ({"QT_QPA_PLATFORM": "xcb"}, "xcb")])

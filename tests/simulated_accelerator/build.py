@@ -8,13 +8,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
 import torch
+from filelock import FileLock
 
 from tests.simulated_accelerator import NoCompiler
 
@@ -32,7 +30,7 @@ def library() -> Path:
     if built.exists():
         return built
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_one(built.with_suffix(".lock")):
+    with FileLock(built.with_suffix(".lock")):  # the system gives it back even when its holder is killed
         if not built.exists():
             _build(command, built)
     return built
@@ -89,18 +87,3 @@ def _abi() -> str:
 def _cache_folder() -> Path:
     chosen = os.environ.get(CACHE_VARIABLE)
     return Path(chosen) if chosen else platformdirs.user_cache_path("layerlight-tests")
-
-
-@contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    """Holds a lock that the system gives back even when its holder is killed."""
-    import fcntl
-
-    with path.open("a") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.1)
-        yield

@@ -45,10 +45,18 @@ def _made_once(folder: Path, write: Callable[[Path], None]) -> Path:
     try:
         write_tokenizer(making)
         write(making)
-        making.rename(folder)
+        _move(making, folder)
     finally:
         shutil.rmtree(making, ignore_errors=True)
     return folder
+
+
+def _move(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # another process may have been faster: its folder is as good
+            raise
 
 
 def _write_experts(folder: Path, hidden: int, intermediate: int, layers: int) -> None:
