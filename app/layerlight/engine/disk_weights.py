@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from layerlight.core.inspecting.safetensors_header import read_placed_tensors
-from layerlight.engine.nesting import own_modules
+from layerlight.engine.nesting import outer_of, own_modules
 from layerlight.engine.places import offloaded, place_of_execution
 from layerlight.engine.ring.unit_layout import StoredTensor
 
@@ -69,7 +69,8 @@ def is_called(module: torch.nn.Module) -> bool:
 
 def take_over(model: Any, weights: Mapping[str, Sequence[DiskWeight]], layers: Sequence[str]) -> None:
     """Takes accelerate's hooks off these layers; off the whole model where all of it runs on the CPU and nothing is
-    left for them to carry."""
+    left for them to carry. What layers inside others make goes back to where it was asked for; what others make stays,
+    for the next layer may run here too."""
     from accelerate.hooks import AlignDevicesHook, add_hook_to_module, remove_hook_from_module
 
     ours = {id(each.holder) for own in weights.values() for each in own}
@@ -77,10 +78,11 @@ def take_over(model: Any, weights: Mapping[str, Sequence[DiskWeight]], layers: S
         for module in model.modules():
             remove_hook_from_module(module)
         return
+    inside = outer_of(layers)
     for layer in weights:
         for _, module in own_modules(model, layer, layers):
             remove_hook_from_module(module)
-        inputs = AlignDevicesHook(io_same_device=True)
+        inputs = AlignDevicesHook(io_same_device=layer in inside, skip_keys=model._skip_keys_device_placement)
         add_hook_to_module(model.get_submodule(layer), inputs)
         inputs.execution_device = torch.device("cpu")  # only now: it would ask for the weights that are not there
 

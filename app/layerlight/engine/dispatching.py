@@ -31,7 +31,8 @@ def run_on_main(model: Any, checked: CheckedModel) -> None:
     dispatch_model(
         model,
         dict(checked.device_map),
-        main_device=torch.device(checked.main),
+        # by its name: only then accelerate leaves what rests in RAM to the CPU
+        main_device="cpu" if checked.main == "cpu" else torch.device(checked.main),
         offload_index=dict(loader.index) if loader is not None and loader.index else None,
         skip_keys=model._skip_keys_device_placement,
     )
