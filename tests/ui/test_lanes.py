@@ -18,10 +18,11 @@ from layerlight.core.messages import (
     TextRequest,
 )
 from layerlight.core.placing import make_plan
+from layerlight.core.plan import Wishes
 from layerlight.core.state import State, apply
 from layerlight.ui.lanes import Lane, Unit, lanes_of, short_name
 from tests import fakes
-from tests.core.models import GIB, dense
+from tests.core.models import GIB, accelerator, dense, disk, machine, ram
 
 
 def planned(limit: int | None = None) -> State:
@@ -122,6 +123,32 @@ def test_memory_is_never_a_wrong_number(total: int | None, free: int | None) -> 
     lane = lanes_of(state)[0]
     assert lane.other >= 0
     assert lane.free is None or lane.free <= 8 * GIB
+
+
+@pytest.mark.parametrize(
+    ("free", "fast"),
+    [
+        ((7 * GIB, 0), ("disk-ring", "disk", "disk-load")),
+        ((40 * GIB, 8 * GIB), ("bus:cuda:0:to-pageable", "bus")),
+        ((7 * GIB, 8 * GIB), ("disk-ring", "disk", "bus:cuda:0:to-pageable", "bus")),
+    ],
+    ids=["read ahead from disk", "carried from RAM", "from both"],
+)
+def test_only_what_nothing_hides_is_told_as_waiting(free: tuple[int, int], fast: tuple[str, ...]) -> None:
+    """Work hides a part of what is read ahead: what waits is what the same plan would save if nothing were brought."""
+    memory, card = free
+    devices = (accelerator(free=card), ram(memory), disk()) if card else (ram(memory), disk())
+    here, model = machine(*devices), fakes.fourteen_billion()
+    plan = make_plan(model, here, Budget())
+    state = State(machine=here, model=model, plan=plan)
+    shown = units(state).values()
+    at_once = machine(*devices, rates=tuple((name, 1e18) for name in fast))
+    wishes = Wishes(map=tuple(plan.device_map().items()))
+    saved = plan.prediction.seconds_per_token - make_plan(model, at_once, Budget(), wishes).prediction.seconds_per_token
+    assert sum(unit.seconds for unit in shown) == pytest.approx(plan.prediction.seconds_per_token, rel=0.01)
+    assert sum(unit.waited for unit in shown) == pytest.approx(saved)
+    assert 0 < saved < plan.prediction.seconds_per_token
+    assert all(bool(unit.waited) == (unit.carried and unit.size > 0) for unit in shown if unit.kind == "layer")
 
 
 def test_layers_are_called_what_people_call_them() -> None:

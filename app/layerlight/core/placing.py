@@ -12,6 +12,7 @@ from layerlight.core.model import DTYPE_SIZES, FLOAT_DTYPES, LayerKind, Model, T
 from layerlight.core.plan import (
     DEFAULT_CONTEXT,
     PREFILL_CHUNK,
+    Carried,
     HandOver,
     Placement,
     PlaceUse,
@@ -405,7 +406,11 @@ class _Task:
 
     def predict(self, choice: Choice) -> Prediction:
         """Bytes per place at the peak, and seconds, of a choice."""
-        layers, total = self._layer_seconds(choice)
+        every = self._seconds_each(choice)
+        total = sum(every, Seconds())
+        names = (layer.name for unit in self.units for layer in unit.layers)
+        layers = tuple((name, self._own(each, total)) for name, each in zip(names, every, strict=True))
+        carried = self._carried(choice, every, total)
         hand_overs = self._hand_overs(choice)
         for each in hand_overs:
             total += self.prices.hand_over(each.source, each.target)
@@ -420,6 +425,7 @@ class _Task:
             self.prices.of(total),
             choice.gap if self.wishes.strategy == "fastest" else 0.0,
             hand_overs,
+            carried,
         )
 
     def _uses(self, choice: Choice) -> tuple[PlaceUse, ...]:
@@ -453,7 +459,8 @@ class _Task:
             for device in self.machine.devices
         )
 
-    def _layer_seconds(self, choice: Choice) -> tuple[tuple[tuple[str, float], ...], Seconds]:
+    def _seconds_each(self, choice: Choice) -> list[Seconds]:
+        """Of every layer of every unit."""
         known: dict[tuple[int, str], tuple[Seconds, ...]] = {}
         every: list[Seconds] = []
         for number, (part, place) in enumerate(zip(self.parts, choice.places, strict=True)):
@@ -463,10 +470,25 @@ class _Task:
                 seconds = tuple(self.prices.layer(traffic, place, runs) for traffic in part.traffic)
                 known[part.kind, place] = seconds
             every += seconds
-        names = (layer.name for unit in self.units for layer in unit.layers)
-        total = sum(every, Seconds())
-        layers = tuple((name, self._own(each, total)) for name, each in zip(names, every, strict=True))
-        return layers, total
+        return every
+
+    def _carried(self, choice: Choice, every: list[Seconds], total: Seconds) -> tuple[Carried, ...]:
+        """Of layers that rest elsewhere than they run; where work hides a read, only the rest of it waits."""
+        layers = (
+            (layer.name, traffic, place, self.runs_on(choice, number))
+            for number, (part, place) in enumerate(zip(self.parts, choice.places, strict=True))
+            for layer, traffic in zip(part.unit.layers, part.traffic, strict=True)
+        )
+        batch = self.prices.workload.batch
+        return tuple(
+            Carried(
+                name,
+                round(self.prices.brought_bytes(traffic, batch, runs)),
+                max(0.0, self._own(each, total) - each.decode_working),
+            )
+            for (name, traffic, place, runs), each in zip(layers, every, strict=True)
+            if place != runs
+        )
 
     def _own(self, each: Seconds, total: Seconds) -> float:
         """A layer's part of a decode pass: of what all wait for reads, as much as it is of what is read."""

@@ -81,6 +81,16 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """What a decode pass brings of a layer that rests elsewhere than it runs, and how long it waits for it."""
+
+    layer: str
+    bytes: int
+    waits: float
+    """Seconds in which nothing works because these bytes are not there yet: part of the layer's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Correction:
     """What earlier runs made of a prediction: factors that are in its seconds already."""
 
@@ -113,6 +123,7 @@ class Prediction:
     gap: float = 0.0
     """How much faster, as a part of `workload_seconds`, a better placement could at most be; 0 when there is none."""
     hand_overs: tuple[HandOver, ...] = ()
+    carried: tuple[Carried, ...] = ()
     correction: Correction = UNCORRECTED
 
     def use(self, place: str) -> PlaceUse:

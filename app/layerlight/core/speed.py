@@ -261,13 +261,17 @@ class Prices:
         return out + (0.0 if target == CPU else 1 / bus_rate(self.rates, target, pinned=self.runtime.pinned))
 
     def _brought(self, traffic: Traffic, tokens: int, rests_on: str, runs_on: str) -> float:
-        """Seconds in which a pass of so many tokens brings a layer. A CPU reads a file's pages where it needs them: of
-        experts those that were chosen."""
+        """Seconds in which a pass of so many tokens brings a layer."""
+        brought = self.brought_bytes(traffic, tokens, runs_on)
+        return carry_seconds(brought, rests_on, runs_on, self.rates, self.runtime, traffic.ahead)
+
+    def brought_bytes(self, traffic: Traffic, tokens: int, runs_on: str) -> float:
+        """Bytes that a pass of so many tokens brings of a layer that rests elsewhere. A CPU reads a file's pages where
+        it needs them: of experts those that were chosen."""
         looked_up = 0 if self.runtime.whole_tables else traffic.looked_up
         whole = self.runtime.whole_experts and runs_on != CPU
         unchosen = 0.0 if whole else traffic.routed * (1 - _share(self._shape, tokens))
-        brought = traffic.carried - looked_up - unchosen
-        return carry_seconds(brought, rests_on, runs_on, self.rates, self.runtime, traffic.ahead)
+        return traffic.carried - looked_up - unchosen
 
     def _pass(self, traffic: Traffic, tokens: int, place: str, computes: bool) -> float:
         """Seconds in which a device reads a layer's weights once, or multiplies by them when that takes longer."""

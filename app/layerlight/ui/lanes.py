@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from layerlight.core import memory, speed
+from layerlight.core import memory
 from layerlight.core.device import CPU, DISK, Device, Machine
 from layerlight.core.messages import LayerActivity, PlacedLayer, PlaceMemory
 from layerlight.core.model import Layer, LayerKind
@@ -165,7 +165,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
     arriving = _arriving(plan, state) if real and state.phase is Phase.LOADING else {}
     placements = {placement.layer: placement for placement in plan.placements}
     units: dict[str, list[Unit]] = {device.id: [] for device in plan.machine.devices}
-    rates = speed.rates_of(plan.machine.bandwidths)
+    waits = {each.layer: each.waits for each in plan.prediction.carried}
     loose: dict[str, int] = {}
     pinned = {name for name, _ in plan.wishes.pins}
     carried = 0
@@ -180,9 +180,11 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
             loose[runs] = loose.get(runs, 0) + kv
             kv = 0
             carried = max(carried, RING_BUFFERS * size if (rests, runs) == (DISK, CPU) else _largest(plan, layer))
-        carrying = speed.carry_seconds(placement.size, rests, runs, rates)
         seconds, waited = _seconds(
-            activity.get(layer.name), measured.get(layer.name), predicted.get(layer.name, 0.0), carrying
+            activity.get(layer.name),
+            measured.get(layer.name),
+            predicted.get(layer.name, 0.0),
+            waits.get(layer.name, 0.0),
         )
         state_of, fill = _state(layer.name, placed, arriving, state, real)
         units.setdefault(rests, []).append(
@@ -259,14 +261,14 @@ def _arriving(plan: Plan, state: State) -> dict[str, float]:
 
 
 def _seconds(
-    activity: LayerActivity | None, measured: float | None, predicted: float, carrying: float
+    activity: LayerActivity | None, measured: float | None, predicted: float, waits: float
 ) -> tuple[float, float]:
     """(seconds a token, of them waiting): measured now, else in the last run, else predicted."""
     if activity is not None and activity.passes:
         seconds = activity.last_seconds or activity.seconds / activity.passes
         share = activity.waited / activity.seconds if activity.seconds else 0.0
         return seconds, seconds * share
-    return (measured, 0.0) if measured is not None else (predicted, min(carrying, predicted))
+    return (measured, 0.0) if measured is not None else (predicted, waits)
 
 
 def _kv(plan: Plan, layer: Layer) -> int:

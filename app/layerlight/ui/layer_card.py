@@ -60,11 +60,11 @@ def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State, ways: str = "") -
     rows.append(("Rests on", where + (" (measured)" if placed else "")))
     rows.append(("Runs on", unit.runs_on + _brought(unit)))
     if unit.carried and not _is_carried(unit):
-        rows.append(("Moves", "the pages of those that are chosen"))
+        rows.append(("Moves", f"{short_size(_moved(unit, plan))} a token, the pages of those that are chosen"))
     elif activity and activity.bytes_moved:
         rows.append(("Moves", f"{short_size(activity.bytes_moved // max(1, activity.passes))} a pass"))
     elif _is_carried(unit):
-        rows.append(("Moves", f"{short_size(weights)} for every token"))
+        rows.append(("Moves", f"{short_size(_moved(unit, plan) or weights)} for every token"))
     if unit.waited:
         rows.append(("Waits", f"{duration(unit.waited)} of it for its bytes"))
     total = sum(seconds for _, seconds in plan.prediction.seconds_per_layer)
@@ -75,6 +75,11 @@ def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State, ways: str = "") -
         rows.append(("Move it", ways))
     price = f"{duration(unit.seconds)} a token" if unit.seconds else ""
     return Facts(unit.label[:1].upper() + unit.label[1:], price, unit.key, tuple(rows), placement.reason)
+
+
+def _moved(unit: Unit, plan: Plan) -> int:
+    """Bytes that the plan brings of it for a token."""
+    return next((each.bytes for each in plan.prediction.carried if each.layer == unit.key), 0)
 
 
 def _brought(unit: Unit) -> str:

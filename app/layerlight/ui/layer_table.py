@@ -81,6 +81,7 @@ def rows_of(lanes: tuple[Lane, ...], state: State, prefer_next: bool = False) ->
     total = sum(unit.seconds for unit in units)
     placements = {each.layer: each for each in plan.placements}
     real = plan is state.loaded_plan
+    moved = {each.layer: each.bytes for each in plan.prediction.carried}
     placed = {each.layer: each for each in state.places} if real else {}
     activity = {each.layer: each for each in state.activity} if real else {}
     ran = {name for name, _ in state.result.seconds_per_layer} if real and state.result else set()
@@ -91,6 +92,7 @@ def rows_of(lanes: tuple[Lane, ...], state: State, prefer_next: bool = False) ->
             plan,
             placements[unit.key],
             placed.get(unit.key),
+            moved.get(unit.key, 0),
             activity.get(unit.key),
             total,
             unit.key in activity or unit.key in ran,
@@ -163,6 +165,7 @@ def _row(
     plan: Plan,
     placement: Placement,
     placed: PlacedLayer | None,
+    moved: int,
     activity: LayerActivity | None,
     total: float,
     measured: bool,
@@ -170,8 +173,6 @@ def _row(
     layer = plan.model.layer(unit.key)
     if activity is not None and activity.passes:
         moved = activity.bytes_moved // activity.passes
-    else:
-        moved = unit.size - unit.kv if unit.carried else 0
     return LayerRow(
         unit,
         titles.get(unit.rests_on, unit.rests_on),

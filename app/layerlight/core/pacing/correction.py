@@ -156,6 +156,7 @@ def _scaled(prediction: Prediction, by: Correction, told: Correction | None = No
         prediction,
         seconds_per_token=prediction.seconds_per_token * by.per_token,
         seconds_per_layer=tuple((name, seconds * by.per_token) for name, seconds in prediction.seconds_per_layer),
+        carried=tuple(replace(each, waits=each.waits * by.per_token) for each in prediction.carried),
         load_seconds=prediction.load_seconds * by.load,
         prefill_seconds=prefill,
         workload_seconds=prefill + decode * by.per_token,
