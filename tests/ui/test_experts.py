@@ -13,11 +13,13 @@ from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
 from layerlight.core.state import State
 from layerlight.ui.arrangement import Arrangement, arrange
+from layerlight.ui.block_looks import CELL, cells_of, draw_experts
 from layerlight.ui.lanes import Unit, lanes_of
 from layerlight.ui.layer_card import facts_of
-from layerlight.ui.map_painter import CELL, MapPainter, cells_of, draw_experts
+from layerlight.ui.map_painter import MapPainter
 from layerlight.ui.palette import LIGHT
 from layerlight.ui.planning import spoken
+from layerlight.ui.words import short_size
 from tests import fakes
 from tests.core.models import GIB, accelerator, disk, machine, ram
 
@@ -126,6 +128,6 @@ def test_the_card_says_how_many_and_where_they_run() -> None:
     rows = dict(facts_of(unit, lane, plan, state).rows)
     assert rows["Experts"] == "128, of which a token passes 8"
     assert rows["Runs on"] == "cpu"
-    assert rows["Moves"] == "the pages of those that are chosen"
+    assert rows["Moves"] == f"{short_size(away.size * 8 // 128)} of pages a token, those chosen"
     assert facts_of(unit, lane, plan, state).title == f"Experts of layer {unit.index}"
     assert spoken(plan.model, [away.layer]) == f"experts of layer {unit.index}"

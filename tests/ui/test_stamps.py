@@ -8,7 +8,7 @@ from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from layerlight.ui.map_painter import draw_body
+from layerlight.ui.block_looks import draw_body
 from layerlight.ui.palette import DARK, LIGHT, Theme
 from layerlight.ui.stamps import MOST, Stamps
 

@@ -8,9 +8,9 @@ from PySide6.QtWidgets import QFrame
 
 from layerlight.core.device import DISK
 from layerlight.ui.controls import Elided, Painted, column, label, row
+from layerlight.ui.hatching import hatch
 from layerlight.ui.icons import draw_icon
 from layerlight.ui.lanes import Lane
-from layerlight.ui.map_painter import hatch
 from layerlight.ui.palette import Theme
 from layerlight.ui.words import short_size
 

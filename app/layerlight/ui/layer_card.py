@@ -60,7 +60,7 @@ def facts_of(unit: Unit, lane: Lane, plan: Plan, state: State, ways: str = "") -
     rows.append(("Rests on", where + (" (measured)" if placed else "")))
     rows.append(("Runs on", unit.runs_on + _brought(unit)))
     if unit.carried and not _is_carried(unit):
-        rows.append(("Moves", f"{short_size(_moved(unit, plan))} a token, the pages of those that are chosen"))
+        rows.append(("Moves", f"{short_size(_moved(unit, plan))} of pages a token, those chosen"))
     elif activity and activity.bytes_moved:
         rows.append(("Moves", f"{short_size(activity.bytes_moved // max(1, activity.passes))} a pass"))
     elif _is_carried(unit):

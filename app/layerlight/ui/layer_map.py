@@ -31,8 +31,9 @@ from layerlight.ui.layer_card import LayerCard, facts_of
 from layerlight.ui.layer_table import rows_of
 from layerlight.ui.map_hand import Hand, letters_of
 from layerlight.ui.map_heat import PLACES, Heat, draw_scale, heat_of
+from layerlight.ui.map_legend import draw_legend
 from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, draw_source, light_area, ribbon
-from layerlight.ui.map_painter import MapPainter, draw_legend
+from layerlight.ui.map_painter import MapPainter
 from layerlight.ui.move_menu import move_menu
 from layerlight.ui.palette import theme_of
 from layerlight.ui.session import Session

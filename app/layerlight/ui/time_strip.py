@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from layerlight.core.messages import LayerRan
 from layerlight.core.state import Phase, State
 from layerlight.ui.controls import draw_words
+from layerlight.ui.hatching import hatch
 from layerlight.ui.lanes import Lane, Unit
-from layerlight.ui.map_painter import hatch
 from layerlight.ui.palette import Theme, theme_of
 from layerlight.ui.session import Session
 from layerlight.ui.still import Still
