@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from layerlight.bench.disk_pairs import Pair
+from layerlight.bench.finding import Finding, at_least, at_most
 from layerlight.bench.machine_state import MachineState
-from layerlight.bench.runtime import CASES, Case, judge
+from layerlight.bench.runtime import CASES, PARTS, Case, judge, main
 
 GOOD = Pair(ours=0.5, accelerate=2.0, disk=0.48, read=1.0, others=0.1, quiet=True)
 
@@ -71,6 +72,32 @@ def test_experts_are_held_to_what_is_used() -> None:
     code, said = _said({}, of_used=1.2)
     assert code == 1
     assert "experts: 1.20 of the used ones' bytes > 1.15" in said
+
+
+@pytest.mark.parametrize(
+    ("finding", "missed"),
+    [
+        (at_most("load", [0.9, 1.1, 1.3], 1.1, "of theirs"), ""),
+        (at_most("load", [0.9, 1.2, 1.3], 1.1, "of theirs"), "load: 1.20 of theirs > 1.1"),
+        (at_least("decode", [0.9, 0.97, 1.3], 0.97, "of theirs"), ""),
+        (at_least("decode", [0.9, 0.95, 1.3], 0.97, "of theirs"), "decode: 0.95 of theirs < 0.97"),
+        (Finding("memory: 2 GiB.", "memory: 1 GiB too much"), "memory: 1 GiB too much"),
+    ],
+)
+def test_what_is_found_in_ram_is_held_to_its_bound(finding: Finding, missed: str) -> None:
+    """By its middle, told with its spread."""
+    written = io.StringIO()
+    code = judge(Console(file=written, width=300), {}, others=[finding])
+    assert finding.missed == missed
+    assert finding.words in written.getvalue()
+    assert (code, f"MISSED: {missed}" in written.getvalue()) == ((1, True) if missed else (0, False))
+
+
+def test_only_known_parts_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "everything"])
+    said = capsys.readouterr().err
+    assert all(part in said for part in PARTS)
 
 
 def test_a_process_of_ours_is_none_of_the_others() -> None:

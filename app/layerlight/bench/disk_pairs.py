@@ -7,21 +7,21 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from layerlight.bench.answers import Answer, answer_of, answering, running_engine
 from layerlight.bench.machine_state import MachineState
 from layerlight.core.device import CPU, DISK, Budget
 from layerlight.core.errors import RunFailed
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.job import Job
 from layerlight.core.load_request import load_request
-from layerlight.core.messages import ChatMessage, Event, LoadRequest, RunFinished, TextRequest
+from layerlight.core.messages import LoadRequest
 from layerlight.core.model import LayerKind, Model
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Wishes
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from layerlight.engine.ring.unit_layout import Piece
     from layerlight.engine.streamed_layers import StreamedLayers
 
-QUESTION = "A river"
 CONTEXT = 128
 
 
@@ -70,7 +69,7 @@ def measure(share: float, folder: Path, pairs: int, tokens: int, console: Consol
     model = inspect_folder(folder)
     there = _on_disk(model, share)
     found = []
-    with _engine() as engine, tempfile.TemporaryDirectory() as scratch:
+    with running_engine() as engine, tempfile.TemporaryDirectory() as scratch:
         engine.load(_request(model, there), Job(lambda _event: None))
         theirs = _accelerate(folder, engine, Path(scratch))
         for number in range(pairs):
@@ -81,25 +80,21 @@ def measure(share: float, folder: Path, pairs: int, tokens: int, console: Consol
     return found
 
 
-Answer = Callable[[int], tuple[float, list[int]]]
-"""Seconds a token and the tokens of an answer of so many."""
-
-
 def measure_mapped(folder: Path, pairs: int, tokens: int, console: Console) -> list[float]:
     """Speeds of layers that are views of their files, as parts of plain transformers' with copies in RAM."""
     import torch
     from transformers import AutoModelForCausalLM
 
     found = []
-    with _engine() as engine:
+    with running_engine() as engine:
         engine.load(_request(inspect_folder(folder), frozenset()), Job(lambda _event: None))
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="eager").eval()
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
-        theirs = _answering(model, folder)
-        _ours(engine, 2)  # brings the file's pages in
+        theirs = answering(model, folder)
+        answer_of(engine, 2)  # brings the file's pages in
         for number in range(pairs):
-            ours, answer = _ours(engine, tokens)
+            ours, answer = answer_of(engine, tokens)
             in_ram, expected = theirs(tokens)
             if answer != expected:
                 raise RunFailed("The tokens differ from those in RAM.")
@@ -117,7 +112,7 @@ def measure_experts(folder: Path, tokens: int, console: Console) -> float:
 
     model = inspect_folder(folder)
     experts = frozenset(layer.name for layer in model.layers if layer.kind is LayerKind.EXPERTS)
-    with _engine() as engine:
+    with running_engine() as engine:
         engine.load(_request(model, experts), Job(lambda _event: None))
         loaded = engine.loaded
         if loaded is None or loaded.mapped is None:
@@ -128,9 +123,9 @@ def measure_experts(folder: Path, tokens: int, console: Console) -> float:
             own = [stored for name, stored in loaded.mapped.stored.items() if name.startswith(f"{layer}.")]
             whole = [(each.path, 0, os.path.getsize(each.path)) for each in own]
             loaded.model.get_submodule(layer).register_forward_hook(_forgetting(whole))
-        _ours(engine, 2)
+        answer_of(engine, 2)
         before = bytes_read() or 0
-        seconds, _answer = _ours(engine, tokens)
+        seconds, _answer = answer_of(engine, tokens)
         read = (bytes_read() or 0) - before
         used = sum(loaded.mapped.carried[layer].bytes for layer in experts)
         console.print(
@@ -145,7 +140,7 @@ def _pair(engine: TorchEngine, theirs: Answer, tokens: int, state: MachineState)
     largest = max(layout.size for layout in streamed.layouts)
     disk_before = _disk_alone(pieces, largest)
     before = _bytes_read(streamed)
-    ours, answer = _ours(engine, 2 * tokens)
+    ours, answer = answer_of(engine, 2 * tokens)
     read = (_bytes_read(streamed) - before) / (2 * tokens * sum(piece.length for piece in pieces))
     disk = (disk_before + _disk_alone(pieces, largest)) / 2
     accelerate, expected = theirs(tokens)
@@ -169,30 +164,6 @@ def _bytes_read(streamed: StreamedLayers) -> int:
     return bytes_read() or 0
 
 
-def _ours(engine: TorchEngine, tokens: int) -> tuple[float, list[int]]:
-    told: list[Event] = []
-    request = TextRequest((ChatMessage("user", QUESTION),), seed=0, max_new_tokens=tokens, temperature=0.0)
-    engine.kept.drop()
-    engine.generate(request, Job(told.append))
-    result = next(event.result for event in told if isinstance(event, RunFinished))
-    if not result.tokens_per_second:
-        raise RunFailed("The answer was too short to be timed.")
-    return 1 / result.tokens_per_second, list(result.tokens)
-
-
-class _Clock:
-    """What generate() hands tokens to: the prompt, then each with its time."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def put(self, _value: Any) -> None:
-        self.times.append(time.perf_counter())
-
-    def end(self) -> None:
-        """Nothing is held back."""
-
-
 def _accelerate(folder: Path, engine: TorchEngine, scratch: Path) -> Answer:
     """Answers as plain transformers does with these layers on disk, whose pages are let go after each of their
     passes."""
@@ -209,31 +180,7 @@ def _accelerate(folder: Path, engine: TorchEngine, scratch: Path) -> Answer:
         model.get_submodule(layer).register_forward_hook(
             _forgetting([(piece.path, piece.offset, piece.length) for piece in layout.pieces])
         )
-    return _answering(model, folder)
-
-
-def _answering(model: Any, folder: Path) -> Answer:
-    """Greedy answers of plain transformers."""
-    import torch
-    from transformers import AutoTokenizer
-
-    ids = AutoTokenizer.from_pretrained(folder)(QUESTION, return_tensors="pt")["input_ids"]
-
-    def answer(tokens: int) -> tuple[float, list[int]]:
-        clock = _Clock()
-        with torch.inference_mode():
-            out = model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=tokens,
-                do_sample=False,
-                pad_token_id=0,
-                streamer=clock,
-            )
-        told = out[0, ids.shape[1] :].tolist()
-        return (clock.times[-1] - clock.times[1]) / (len(told) - 1), told
-
-    return answer
+    return answering(model, folder)
 
 
 def _forgetting(ranges: Sequence[tuple[str, int, int]]) -> Callable[..., None]:
@@ -311,17 +258,3 @@ def _line(pair: Pair) -> str:
         f"{1000 * pair.ours:.0f} ms, accelerate {1000 * pair.accelerate:.0f} ms, the disk alone "
         f"{1000 * pair.disk:.0f} ms; others kept {pair.others:.1f} cores busy"
     )
-
-
-@contextmanager
-def _engine() -> Iterator[TorchEngine]:
-    from layerlight.engine.warming import warm_up
-
-    warm_up()
-    from layerlight.engine.engine import TorchEngine
-
-    engine = TorchEngine()
-    try:
-        yield engine
-    finally:
-        engine.close()

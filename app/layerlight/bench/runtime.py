@@ -1,10 +1,11 @@
-"""`layerlight bench runtime`: layers on disk beside accelerate's and the disk alone, mapped ones beside RAM."""
+"""`layerlight bench runtime`: layers on disk beside accelerate's and the disk alone; loads, prompts and tokens in RAM
+beside transformers'."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -13,7 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from layerlight.bench.disk_pairs import Pair, measure, measure_experts, measure_mapped
+from layerlight.bench.finding import Finding, spread
+from layerlight.bench.first_token import measure_loads, measure_memory
 from layerlight.bench.random_model import random_experts, random_llama
+from layerlight.bench.token_pairs import measure_decode, measure_prompts
 from layerlight.core.environment import engine_environment
 from layerlight.core.folders import own_folders
 
@@ -30,6 +34,7 @@ class Case:
     """`share` of the decoder layers rest on disk. Bounds: times accelerate's speed, and parts of the disk's, on a quiet
     machine and on a shared one. A disk that is not so many times faster than accelerate is held to its own part."""
 
+    part: str
     name: str
     share: float
     faster: tuple[float, float]
@@ -38,9 +43,13 @@ class Case:
 
 OF_DISK = (0.9, 0.65)
 CASES = (
-    Case("all layers on disk, cold", 1.0, (3.5, 3.0), OF_DISK),
-    Case("half the layers on disk, cold", 0.5, (3.0, 3.0)),
+    Case("all-disk", "all layers on disk, cold", 1.0, (3.5, 3.0), OF_DISK),
+    Case("half-disk", "half the layers on disk, cold", 0.5, (3.0, 3.0)),
 )
+
+
+PARTS = ("all-disk", "half-disk", "mapped", "experts", "load", "memory", "prompt", "decode")
+"""What can be measured alone, in the order in which all of it is."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -49,23 +58,52 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=6, help="of accelerate's answer; ours has twice as many")
     parser.add_argument("--model", metavar="FOLDER", help="another model than the random one of 1 GB")
+    parser.add_argument("--only", metavar="PART", nargs="+", choices=PARTS, default=PARTS, help=", ".join(PARTS))
     asked = parser.parse_args(argv)
     console = Console(width=max(Console().width, 140))
     os.environ.update(engine_environment(os.environ))
     folder = Path(asked.model) if asked.model else random_llama(own_folders().cache / "bench" / "llama-1gb")
-    found = {}
-    for case in CASES:
-        console.print(f"{case.name}", style="dim", highlight=False)
-        found[case] = measure(case.share, folder, asked.pairs, asked.tokens, console)
-    console.print("all layers mapped from their files, warm", style="dim")
-    of_ram = measure_mapped(folder, asked.pairs, 4 * asked.tokens, console)
+    found = {case: _disk(case, folder, asked, console) for case in CASES if case.part in asked.only}
+    of_ram: list[float] = []
+    if "mapped" in asked.only:
+        console.print("all layers mapped from their files, warm", style="dim")
+        of_ram = measure_mapped(folder, asked.pairs, 4 * asked.tokens, console)
+    of_used = _experts(2 * asked.tokens, console) if "experts" in asked.only else None
+    return judge(console, found, of_ram, of_used, list(_in_ram(folder, asked, console)))
+
+
+def _disk(case: Case, folder: Path, asked: argparse.Namespace, console: Console) -> list[Pair]:
+    console.print(case.name, style="dim", highlight=False)
+    return measure(case.share, folder, asked.pairs, asked.tokens, console)
+
+
+def _experts(tokens: int, console: Console) -> float:
     console.print("experts on disk, 4 of 64 used", style="dim", highlight=False)
-    experts = random_experts(own_folders().cache / "bench" / "experts-1gb")
-    return judge(console, found, of_ram, measure_experts(experts, 2 * asked.tokens, console))
+    return measure_experts(random_experts(own_folders().cache / "bench" / "experts-1gb"), tokens, console)
+
+
+def _in_ram(folder: Path, asked: argparse.Namespace, console: Console) -> Iterator[Finding]:
+    """What is found of loads, of their memory, and of prompts and tokens in RAM."""
+    if "load" in asked.only:
+        console.print("from the choice of a model to its first token, warm", style="dim")
+        yield from measure_loads(folder, asked.pairs, console)
+    if "memory" in asked.only:
+        console.print("memory of loads", style="dim")
+        yield from measure_memory(folder)
+    if "prompt" in asked.only:
+        console.print("a prompt in RAM", style="dim")
+        yield from measure_prompts(folder, asked.pairs, console)
+    if "decode" in asked.only:
+        console.print("token by token in RAM", style="dim")
+        yield from measure_decode(folder, asked.pairs, 4 * asked.tokens, console)
 
 
 def judge(
-    console: Console, found: dict[Case, list[Pair]], of_ram: Sequence[float] = (), of_used: float | None = None
+    console: Console,
+    found: dict[Case, list[Pair]],
+    of_ram: Sequence[float] = (),
+    of_used: float | None = None,
+    others: Sequence[Finding] = (),
 ) -> int:
     """Shows every case; each is held to the bounds of the state that the machine was in. `of_ram`: mapped layers'
     speed as a part of the speed in RAM, pair by pair; `of_used`: bytes read of experts, as a part of the used ones'."""
@@ -81,20 +119,24 @@ def judge(
             case.name,
             state,
             *(f"{1000 * median(each):.0f} ms" for each in _columns(pairs)),
-            _spread(faster),
+            spread(faster),
             f"{median(pair.possible for pair in pairs):.2f}",
-            _spread(of_disk),
+            spread(of_disk),
             f"{min(pair.read for pair in pairs):.1%}",
         )
         possible = median(pair.possible for pair in pairs)
         missed += _missed(case, quiet, median(faster), median(of_disk), min(pair.read for pair in pairs), possible)
-    console.print(table)
+    if found:
+        console.print(table)
     if of_ram:
-        console.print(f"Mapped from warm files: {_spread(of_ram)} of the speed in RAM.", highlight=False)
+        console.print(f"Mapped from warm files: {spread(of_ram)} of the speed in RAM.", highlight=False)
         missed += [f"mapped: {median(of_ram):.2f} of RAM < {OF_RAM}"] if median(of_ram) < OF_RAM else []
     if of_used is not None:
         console.print(f"Experts: {of_used:.2f} of what the used ones weigh was read.", highlight=False)
         missed += [f"experts: {of_used:.2f} of the used ones' bytes > {OF_USED}"] if of_used > OF_USED else []
+    for each in others:
+        console.print(each.words, highlight=False)
+        missed += [each.missed] if each.missed else []
     if missed:
         console.print("MISSED: " + "; ".join(missed), highlight=False)
         return 1
@@ -117,7 +159,3 @@ def _missed(case: Case, quiet: bool, faster: float, of_disk: float, read: float,
 
 def _columns(pairs: Sequence[Pair]) -> tuple[list[float], list[float], list[float]]:
     return [each.ours for each in pairs], [each.accelerate for each in pairs], [each.disk for each in pairs]
-
-
-def _spread(ratios: Sequence[float]) -> str:
-    return f"{median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
