@@ -62,7 +62,7 @@ def test_layers_here_take_many_tokens_so(dtype: torch.dtype, monkeypatch: pytest
     """Not those whose forward a library's hook has taken, nor other kinds of modules."""
     _pays(monkeypatch, pays=True)
     model = torch.nn.Sequential(*(torch.nn.Linear(4, 4, dtype=dtype) for _ in range(3)), torch.nn.LayerNorm(4))
-    model[1].forward = model[1].forward  # type: ignore[method-assign]
+    model[1].forward = model[1].forward
     assert compute_in_single(model, dtype) == 2
     assert [type(each) for each in model] == [SingleLinear, torch.nn.Linear, SingleLinear, torch.nn.LayerNorm]
 

@@ -32,12 +32,15 @@ from layerlight.core.messages import (
 )
 from layerlight.engine.checking import CheckedModel, check
 from layerlight.engine.device_memory import measure_memory, reset_peaks
+from layerlight.engine.empty_model import torch_dtype
+from layerlight.engine.file_stamps import Stamps, stamps
 from layerlight.engine.heap import keep_heap_tight
 from layerlight.engine.kept_cache import KeptCache
 from layerlight.engine.loading import LoadedModel, load_model, load_tokenizer
 from layerlight.engine.logs import quiet_libraries
 from layerlight.engine.offload_folder import sweep
 from layerlight.engine.returning import give_back
+from layerlight.engine.single_passes import compute_in_single
 from layerlight.engine.survey import survey_machine
 from layerlight.engine.text import answer, count_prompt
 
@@ -63,8 +66,8 @@ class TorchEngine:
         """What the last answer left, for the next prompt that begins like it."""
         self._tokenizer: tuple[str, Any] | None = None
         """(folder, tokenizer) that a prompt was counted with: the next load need not read it again."""
-        self._checked: tuple[LoadRequest, CheckedModel] | None = None
-        """The request that was checked last, and what came of it."""
+        self._checked: tuple[LoadRequest, Stamps, CheckedModel] | None = None
+        """The request that was checked last, the folder's files then, and what came of it."""
         self._before: dict[str, int | None] = {}
         """Bytes of this process by place, before the load that was the last."""
         self._measured_at = 0.0
@@ -89,8 +92,7 @@ class TorchEngine:
         Stopped with no model loaded.
         """
         started = time.monotonic()
-        before, self._checked = self._checked, None
-        checked = before[1] if before and before[0] == request else check(request)
+        checked = self._check(request)
         job.emit(checked.checked)
         job.check()
         self._drop()
@@ -101,10 +103,12 @@ class TorchEngine:
         try:
             loaded = load_model(request, checked, self._measuring(job), self._tokenizer_of(request.folder))
         except LayerlightError:
+            self._checked = None
             del checked
             give_back({place for each in request.placements for place in (each.rests_on, each.runs_on)})
             raise
         self.loaded = loaded
+        compute_in_single(loaded.model, torch_dtype(request.dtype))
         give_back(loaded.places)
         for placed in loaded.placed:
             job.emit(LayerPlaced(placed))
@@ -124,9 +128,7 @@ class TorchEngine:
 
         Raises what `check` raises, with nothing changed.
         """
-        checked = check(request)
-        self._checked = request, checked
-        job.emit(checked.checked)
+        job.emit(self._check(request).checked)
 
     def generate(self, request: TextRequest, job: Job) -> None:
         """Answers with the loaded model; a stop ends it with RunFinished and what was written so far.
@@ -202,6 +204,14 @@ class TorchEngine:
                 self.fetch_starter(request, job)
             case StrategiesRequest():
                 self.map_strategies(request, job)
+
+    def _check(self, request: LoadRequest) -> CheckedModel:
+        """What came of checking this request last, as long as the folder holds the same files."""
+        files = stamps(request.folder)
+        before, self._checked = self._checked, None
+        checked = before[2] if before and before[:2] == (request, files) else check(request)
+        self._checked = request, files, checked
+        return checked
 
     def _tokenizer_of(self, folder: str) -> Any:
         """The one that was read for counting; None where that was for another folder or long ago."""

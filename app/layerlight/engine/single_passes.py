@@ -25,10 +25,9 @@ class SingleLinear(torch.nn.Linear):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The same as Linear's, rounded once less."""
-        tokens = input.numel() // self.in_features
-        if tokens < FROM_TOKENS or input.dtype not in _HALF or self.weight.dtype != input.dtype:
-            return super().forward(input)
-        return single_linear(input, self.weight, self.bias)
+        if input.numel() // self.in_features >= FROM_TOKENS and _turnable(input, self.weight):
+            return single_linear(input, self.weight, self.bias)
+        return super().forward(input)
 
 
 def single_linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -44,6 +43,11 @@ def single_linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
             some = slice(begin, begin + _TOKENS)
             result[some, rows] = functional.linear(flat[some].float(), turned, added)
     return result.view(*inputs.shape[:-1], weight.shape[0])
+
+
+def _turnable(inputs: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Not where an accelerator computes, to which a layer's weights may have been brought for a pass of many tokens."""
+    return inputs.dtype in _HALF and weight.dtype == inputs.dtype and inputs.device.type == "cpu"
 
 
 def _turned(weight: torch.Tensor) -> torch.Tensor:
