@@ -248,14 +248,17 @@ def _refuse_surprises(told: dict[str, Any], name: str) -> None:
 
 
 def _page_releaser(request: LoadRequest) -> Any:
+    """Called with the bytes that are loaded; lets pages of the files go where many have come, as a cast brings them."""
     files = file_pages.weight_files(Path(request.folder))
-    released = 0
+    released, seen = 0, file_pages.resident()
 
     def after(done: int) -> None:
-        nonlocal released
+        nonlocal released, seen
         if done - released >= RELEASE_EVERY:
             released = done
-            file_pages.release(files)
+            if file_pages.resident() - seen >= RELEASE_EVERY // 4:
+                file_pages.release(files)
+                seen = file_pages.resident()
 
     return after
 
