@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
@@ -140,10 +142,12 @@ def request_for(
 
 
 def plain_tokens(folder: Path, text: str, dtype: str, count: int) -> list[int]:
-    """What transformers alone answers, greedily, all in RAM."""
+    """What transformers alone answers, greedily, all in RAM, by the class that the folder's config names."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     attention = "eager" if dtype == "bfloat16" else "sdpa"
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), attn_implementation=attention)
+    (architecture,) = AutoConfig.from_pretrained(folder).architectures
+    own_class: Any = getattr(transformers, architecture)
+    model = own_class.from_pretrained(folder, dtype=getattr(torch, dtype), attn_implementation=attention)
     ids = tokenizer(text, return_tensors="pt")["input_ids"]
     out = model.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, pad_token_id=1

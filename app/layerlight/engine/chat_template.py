@@ -91,7 +91,7 @@ class Bounds:
 
 def render(
     template: str,
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[Mapping[str, Any]],
     tokens: Mapping[str, str],
     check: Callable[[], None],
     name: str,
@@ -106,7 +106,7 @@ def render(
     refusal: LayerlightError
     try:
         compiled, bounds = _compiled(template)
-        bounds.begin(check, sum(len(message["content"]) for message in messages))
+        bounds.begin(check, sum(len(str(message["content"])) for message in messages))
         pieces: list[str] = []
         length = 0
         for piece in compiled.generate(
@@ -143,6 +143,28 @@ def render(
     except (LookupError, AttributeError, AssertionError, RuntimeError) as error:
         refusal = _broken(name, f"it breaks off ({type(error).__name__})")
     raise refusal
+
+
+@lru_cache(maxsize=4)
+def wants_parts(template: str) -> bool:
+    """Whether this template loses a message that is a text, and finds it in a list of parts: what many templates of
+    models that also see are written for."""
+    return not _says(template, _PROBE) and _says(template, as_parts(_PROBE))
+
+
+def as_parts(text: str) -> list[dict[str, str]]:
+    """A message's content as a list of parts, of which this text is the only one."""
+    return [{"type": "text", "text": text}]
+
+
+_PROBE = "layerlight"
+
+
+def _says(template: str, content: Any) -> bool:
+    try:
+        return _PROBE in render(template, [{"role": "user", "content": content}], {}, lambda: None, "")
+    except LayerlightError:
+        return False
 
 
 def _broken(name: str, why: str) -> BrokenModel:

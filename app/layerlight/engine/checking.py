@@ -17,6 +17,7 @@ from layerlight.engine.device_map import complete_map, main_device, require_name
 from layerlight.engine.empty_model import empty_model, read_config, torch_dtype
 from layerlight.engine.empty_pass import pass_bytes
 from layerlight.engine.exact_bytes import kv_cache_bytes, layer_bytes
+from layerlight.engine.nesting import own_modules
 from layerlight.engine.quantizing import (
     quantize_empty,
     require_packed,
@@ -107,12 +108,10 @@ def _cache_bytes(request: LoadRequest, kept: Sequence[int]) -> int:
 
 
 def _layer_by_parameter(model: torch.nn.Module, places: Mapping[str, str]) -> dict[str, str]:
-    """Layers inside others come last, so that what they hold is theirs."""
+    """What layers inside others hold is theirs."""
     return {
-        f"{layer}.{name}": layer
+        f"{prefix}.{name}": layer
         for layer in sorted(places, key=len)
-        for name, _ in (
-            *model.get_submodule(layer).named_parameters(remove_duplicate=False),
-            *model.get_submodule(layer).named_buffers(remove_duplicate=False),
-        )
+        for prefix, module in own_modules(model, layer, places)
+        for name, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
     }

@@ -13,7 +13,7 @@ from layerlight.engine.nesting import outer_of
 
 def require_names(model: torch.nn.Module, places: Mapping[str, str]) -> None:
     """Raises MapMismatch when a placement names what the model does not have."""
-    known = {name for name, _ in model.named_modules()}
+    known = {name for name, _ in (*model.named_modules(), *model.named_parameters(remove_duplicate=False))}
     absent = [name for name in places if name not in known]
     if absent:
         raise MapMismatch(
@@ -118,8 +118,8 @@ def _uncovered(model: torch.nn.Module, places: Mapping[str, str]) -> list[str]:
             if any(True for _ in (*module.parameters(), *module.buffers())):
                 found.append(name)
             return
-        for own, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
-            found.append(f"{name}.{own}" if name else own)
+        alone = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+        found.extend(full for own, _ in alone if (full := f"{name}.{own}" if name else own) not in places)
         for child_name, child in module.named_children():
             visit(child, f"{name}.{child_name}" if name else child_name)
 

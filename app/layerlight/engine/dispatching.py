@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -73,6 +74,12 @@ def tie_on_disk(model: Any) -> None:
         if loader is not None and source in loader.index and name not in loader.index:
             loader.index[name] = loader.index[source]
             loader.all_keys.append(name)
+
+
+def index_of(model: Any) -> Mapping[str, Mapping[str, str]]:
+    """Where that loader finds what is on disk, by full name: `safetensors_file` and `weight_name`."""
+    loader = loader_of(model)
+    return {} if loader is None else loader.index
 
 
 def loader_of(model: Any) -> Any:

@@ -15,6 +15,7 @@ from layerlight.core.inspecting import config_file
 from layerlight.core.inspecting.config_values import HINT, implausible
 from layerlight.core.inspecting.generation_file import generation_problems
 from layerlight.core.messages import LoadRequest
+from layerlight.engine.auto_class import auto_class
 from layerlight.engine.failures import LIBRARY_FAILURES, loading_failure
 
 log = logging.getLogger(__name__)
@@ -80,11 +81,9 @@ def _config_failure(error: Exception, folder: Path) -> LayerlightError:
 
 def empty_model(config: Any, request: LoadRequest) -> Any:
     """The model on the meta device: every module, no memory."""
-    from transformers import AutoModelForCausalLM
-
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(
+            model = auto_class(config).from_config(
                 config, dtype=torch_dtype(request.dtype), trust_remote_code=False, attn_implementation=request.attention
             )
     except LIBRARY_FAILURES as error:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from safetensors import SafetensorError
 
 from layerlight.core.errors import BrokenModel, LayerlightError, LoadFailed, Stopped
 from layerlight.core.folders import own_folders
+from layerlight.core.inspecting.tokenizer_files import processor_template
 from layerlight.core.job import Job
 from layerlight.core.messages import LoadRequest, PlacedLayer
 from layerlight.engine import file_pages
+from layerlight.engine.auto_class import auto_class
 from layerlight.engine.checking import CheckedModel
-from layerlight.engine.dispatching import join_experts, loader_of, run_on_main, tie_on_disk
+from layerlight.engine.dispatching import index_of, join_experts, run_on_main, tie_on_disk
 from layerlight.engine.empty_model import torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
 from layerlight.engine.mapped_layers import MappedLayers, map_from_disk
@@ -30,10 +33,10 @@ from layerlight.engine.places import placed_layers
 from layerlight.engine.progress import LoadProgress, reported_by
 from layerlight.engine.quantizing import avoid_failing_kernels, bitsandbytes_config, quiet_bitsandbytes
 from layerlight.engine.read_files import ReadFiles
-from layerlight.engine.ring.unit_layout import StoredTensor
 from layerlight.engine.stored_names import stored_tensors
 from layerlight.engine.streamed_layers import StreamedLayers, stream_from_disk
 from layerlight.engine.streaming import Carried, carry_counted, files_on_disk
+from layerlight.engine.towers import beside_text, rest_on_disk, tell_device
 
 log = logging.getLogger(__name__)
 
@@ -130,9 +133,10 @@ def _load_and_look(
     quiet_bitsandbytes()
     avoid_failing_kernels(model)
     with ExitStack() as undo:  # threads that read end where the load fails after all
+        stored = rest_on_disk(model, request, index_of(model))
         mapped, streamed = _read_from_disk(model, request, undo)
+        tell_device(model, layers)
         carried = carry_counted(model, layers)
-        stored: dict[str, StoredTensor] = {}
         for reading in (mapped, streamed):
             if reading is not None:
                 carried |= reading.carried
@@ -150,8 +154,7 @@ def _read_from_disk(
     model: Any, request: LoadRequest, undo: ExitStack
 ) -> tuple[MappedLayers | None, StreamedLayers | None]:
     """What rests on disk and runs on the CPU is read by us: what is chosen when it is, the rest ahead."""
-    loader = loader_of(model)
-    index = {} if loader is None else loader.index
+    index = index_of(model)
     mapped = map_from_disk(model, request, index)
     if mapped is not None:
         undo.callback(mapped.close)
@@ -178,10 +181,14 @@ def load_tokenizer(folder: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except LIBRARY_FAILURES as error:
         log.exception("no tokenizer in %s", folder)
         words = first_line(error)
+    else:
+        if not getattr(tokenizer, "chat_template", None):  # models that also see may keep it with their processor
+            tokenizer.chat_template = processor_template(Path(folder))
+        return tokenizer
     raise BrokenModel(
         f"{Path(folder).name} has no tokenizer that can be read: {words[:200]}",
         hint="Add the model's tokenizer files (tokenizer.json, tokenizer_config.json).",
@@ -189,15 +196,13 @@ def load_tokenizer(folder: str) -> Any:
 
 
 def _load(request: LoadRequest, checked: CheckedModel, progress: LoadProgress, offload: OffloadFolder | None) -> Any:
-    from transformers import AutoModelForCausalLM
-
     dtype = torch_dtype(request.dtype)
     options: dict[str, Any] = {}
     if request.quantization:
         options["quantization_config"] = bitsandbytes_config(request.quantization, dtype)
     progress.tell("Opening the weight files")
-    with reported_by(progress), _one_at_a_time(checked.converts):
-        model, told = AutoModelForCausalLM.from_pretrained(
+    with reported_by(progress), _one_at_a_time(checked.converts), _names_already_checked():
+        model, told = auto_class(checked.config).from_pretrained(
             request.folder,
             config=checked.config,
             dtype=dtype,
@@ -211,6 +216,7 @@ def _load(request: LoadRequest, checked: CheckedModel, progress: LoadProgress, o
             output_loading_info=True,
             **options,
         )
+    told["unexpected_keys"] = beside_text(told["unexpected_keys"], checked.config, model)
     _refuse_surprises(told, Path(request.folder).name)
     model.eval()
     model.generation_config = _neutral(model.generation_config)
@@ -281,6 +287,14 @@ def _one_at_a_time(needed: bool) -> Iterator[None]:
             del os.environ[name]
         elif before is not None:
             os.environ[name] = before
+
+
+@contextmanager
+def _names_already_checked() -> Iterator[None]:
+    """accelerate takes names of parameters that stand alone for none of the model's."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The following device_map keys do not match any submodules")
+        yield
 
 
 def _offload_folder(request: LoadRequest, resaved: int) -> OffloadFolder | None:

@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from layerlight.core.messages import LoadRequest
 from layerlight.engine.disk_weights import DiskWeight, Index, is_called, take_over, weights_on_disk
-from layerlight.engine.nesting import outer_of
+from layerlight.engine.nesting import module_of, outer_of
 from layerlight.engine.paged_files import PagedFiles, Range
 from layerlight.engine.ring.unit_layout import StoredTensor
 from layerlight.engine.streaming import Carried
@@ -102,7 +102,7 @@ def map_from_disk(model: Any, request: LoadRequest, index: Index) -> MappedLayer
         each.layer
         for each in request.placements
         if (each.rests_on, each.runs_on) == ("disk", "cpu")
-        and (each.layer in inside or isinstance(model.get_submodule(each.layer), torch.nn.Embedding))
+        and (each.layer in inside or isinstance(module_of(model, each.layer), torch.nn.Embedding))
     ]
     found = weights_on_disk(model, there, layers, index)
     weights = {layer: own for layer, own in found.items() if all(each.mappable for each in own)}

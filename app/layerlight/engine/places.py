@@ -12,7 +12,7 @@ import torch
 from layerlight.core.errors import LoadFailed
 from layerlight.core.messages import PlacedLayer
 from layerlight.engine.file_pages import FileViews
-from layerlight.engine.nesting import own_modules
+from layerlight.engine.nesting import module_of, own_modules
 from layerlight.engine.quantizing import is_quantized
 from layerlight.engine.ring.unit_layout import StoredTensor
 
@@ -41,7 +41,7 @@ def placed_layers(
     seen: set[tuple[object, ...]] = set()
     found = []
     for layer in layers:
-        module = model.get_submodule(layer)
+        module = module_of(model, layer)
         held = list(_resting(own_modules(model, layer, layers), views, streamed or {}))
         own = [each for each in held if each.identity not in seen]
         seen.update(each.identity for each in held)

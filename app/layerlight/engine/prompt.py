@@ -12,7 +12,7 @@ from layerlight.core.characters import mended
 from layerlight.core.errors import BadRequest, BrokenModel, PromptTooLong, RunFailed
 from layerlight.core.messages import ChatMessage, TextRequest
 from layerlight.core.sampling import require_sensible
-from layerlight.engine.chat_template import render
+from layerlight.engine.chat_template import as_parts, render, wants_parts
 from layerlight.engine.failures import LIBRARY_FAILURES
 
 log = logging.getLogger(__name__)
@@ -78,8 +78,10 @@ def encode(
     """
     template = getattr(tokenizer, "chat_template", None)
     if template:
-        turns = [{"role": message.role, "content": clean(message.content)} for message in messages]
-        text = render(_one_of(template, tokenizer), turns, tokenizer.special_tokens_map, check, name_of(tokenizer))
+        chosen = _one_of(template, tokenizer)
+        said = as_parts if wants_parts(chosen) else str
+        turns = [{"role": message.role, "content": said(clean(message.content))} for message in messages]
+        text = render(chosen, turns, tokenizer.special_tokens_map, check, name_of(tokenizer))
     else:
         text = "\n\n".join(clean(message.content) for message in messages if message.content)
     if context is not None:

@@ -13,11 +13,12 @@ from torch.utils.hooks import RemovableHandle
 from layerlight.core.messages import LoadRequest
 from layerlight.engine.disk_weights import DiskWeight, Index, is_called, take_over, weights_on_disk
 from layerlight.engine.mapped_layers import MappedLayers
-from layerlight.engine.nesting import outer_of
+from layerlight.engine.nesting import module_of, outer_of
 from layerlight.engine.ring.layer_ring import LayerRing
 from layerlight.engine.ring.slot import Slot
 from layerlight.engine.ring.unit_layout import UnitLayout, UnitTensor, layout_of
 from layerlight.engine.streaming import Carried
+from layerlight.engine.towers import towers_of
 
 
 class StreamedLayers:
@@ -110,13 +111,13 @@ def listening(model: Any, check: Callable[[], None]) -> Iterator[None]:
 def stream_from_disk(model: Any, request: LoadRequest, index: Index) -> StreamedLayers | None:
     """Takes layers that rest on disk and run on the CPU over from accelerate; None when there are none.
 
-    Not experts, of which a pass needs the chosen ones alone, nor what is mapped already. Raises BrokenModel or OSError
-    when a file is no longer what it was, MemoryError when there is no room for the buffers.
+    Not experts, of which a pass needs the chosen ones alone, nor towers, nor what is mapped already. Raises BrokenModel
+    or OSError when a file is no longer what it was, MemoryError when there is no room for the buffers.
     """
     layers = tuple(placement.layer for placement in request.placements)
-    inside = outer_of(layers)
+    apart = {*outer_of(layers), *towers_of(model, layers)}
     on_disk = [each.layer for each in request.placements if each.rests_on == "disk" and each.runs_on == "cpu"]
-    there = [layer for layer in on_disk if layer not in inside and is_called(model.get_submodule(layer))]
+    there = [layer for layer in on_disk if layer not in apart and is_called(module_of(model, layer))]
     weights = weights_on_disk(model, there, layers, index)
     if not weights:
         return None

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from layerlight.core.job import Job
 from layerlight.core.messages import LayerActivity, LayerRan
-from layerlight.engine.nesting import outer_of
+from layerlight.engine.nesting import module_of, outer_of
 from layerlight.engine.streamed_layers import listening
 from layerlight.engine.streaming import Carried
 
@@ -110,7 +110,7 @@ class LayerWatch:
         """Watches this model's passes while it lasts."""
         handles = []
         for layer, totals in self._totals.items():
-            module = model.get_submodule(layer)
+            module = module_of(model, layer)
             clock = _device_clock(module)
             # before what brings a layer's weights: waiting for them is part of its time
             handles.append(module.register_forward_pre_hook(self._entering(layer, totals, clock), prepend=True))

@@ -59,6 +59,15 @@ def has_chat_template(folder: Path, names: frozenset[str]) -> bool:
     )
 
 
+def processor_template(folder: Path) -> str | None:
+    """The chat template of the folder's processor, where its tokenizer has none."""
+    for name in ("chat_template.json", "processor_config.json"):
+        template = _settings(folder / name).get("chat_template") if is_plain(folder / name) else None
+        if isinstance(template, str) and template:
+            return template
+    return None
+
+
 def _is_template(value: Any) -> bool:
     """A template, or a list of named ones of which one is the default."""
     if isinstance(value, list):
