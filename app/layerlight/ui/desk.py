@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 WIDER = 40
 """px by which keys make the right panel wider."""
 MEASURE_EVERY = 2000
-"""ms between two looks at RAM while the engine can't look yet."""
+"""ms between two looks at the machine; at RAM too while the engine can't look yet."""
 
 
 @dataclass(slots=True)
@@ -467,9 +467,10 @@ class Desk(QWidget):
 
     @Slot()
     def _measure(self) -> None:
-        if self._session.state.engine_warm:
-            self._clock.stop()
-        elif self.isVisible():
+        if not self.isVisible():
+            return
+        self._session.watch.look()
+        if not self._session.state.engine_warm:
             self._session.measure_ram()
 
     def showEvent(self, _event: QShowEvent) -> None:

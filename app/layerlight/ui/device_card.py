@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter
 from PySide6.QtWidgets import QFrame
@@ -11,6 +13,8 @@ from layerlight.ui.controls import Elided, Painted, column, label, row
 from layerlight.ui.hatching import hatch
 from layerlight.ui.icons import draw_icon
 from layerlight.ui.lanes import Lane
+from layerlight.ui.machine_watch import Sample
+from layerlight.ui.memory_plot import MemoryPlot
 from layerlight.ui.palette import Theme
 from layerlight.ui.words import short_size
 
@@ -22,16 +26,30 @@ class DeviceCard(QFrame):
         super().__init__()
         self.setObjectName("card")
         self._lane = lane
+        self._said = ""
         mark = Painted(16, lambda p, _r, t: draw_icon(p, self._lane.hue, 0, 0, t.place(self._lane.hue).line), 16)
         self._title = Elided("", size=13, weight=600, mode=Qt.TextElideMode.ElideMiddle)
         self._share = label("", size=12, weight=600)
         self._bar = Painted(8, self._draw)
         self._free = label("", "3")
         self._ours = label("", "3")
+        self._facts = Elided("", "3", mode=Qt.TextElideMode.ElideRight)
+        self._plot = MemoryPlot(lane.hue)
+        self._warning = label("", "bad", wrap=True)
         head = row(mark)
         head.addWidget(self._title, 1)
         head.addWidget(self._share)
-        self.setLayout(column(head, self._bar, row(self._free, None, self._ours), margins=(12, 10, 12, 10), gap=7))
+        lately = row(gap=10)
+        lately.addWidget(self._facts, 1)
+        lately.addWidget(self._plot)
+        self.setLayout(
+            column(
+                head, self._bar, row(self._free, None, self._ours), lately, self._warning,
+                margins=(12, 9, 12, 9), gap=6,
+            )
+        )  # fmt: skip
+        for each in (self._facts, self._plot, self._warning):
+            each.hide()
         self.show_lane(lane)
 
     @property
@@ -55,8 +73,24 @@ class DeviceCard(QFrame):
         )
         share = f"{lane.used / lane.total:.0%}" if lane.total and lane.place != DISK else ""
         self._share.setText("too full" if lane.over else share)
-        self.setAccessibleName(f"{lane.title}: {self._free.text()}. {self._ours.text()}")
+        self._name()
         self._bar.update()
+
+    def show_watch(self, samples: Sequence[Sample] = (), facts: str = "", warning: str = "") -> None:
+        """What was seen of the device lately; nothing of one that is planned for and not here."""
+        self._plot.show_samples(samples, self._lane.hue)
+        self._plot.setVisible(len(samples) > 1)
+        if facts != self._said or warning != self._warning.text():
+            self._said = facts
+            self._facts.say(facts)
+            self._warning.setText(warning)
+            self._name()
+        self._facts.setVisible(bool(facts))
+        self._warning.setVisible(bool(warning))
+
+    def _name(self) -> None:
+        said = (f"{self._lane.title}: {self._free.text()}", self._ours.text(), self._said, self._warning.text())
+        self.setAccessibleName(". ".join(words.rstrip(".") for words in said if words))
 
     def _draw(self, p: QPainter, r: QRectF, t: Theme) -> None:
         lane = self._lane
@@ -87,9 +121,3 @@ class DeviceCard(QFrame):
         p.fillRect(QRectF(end, r.top(), r.right() - end, r.height()), QColor(t.other))
         margin = lane.margin / total * r.width()
         hatch(p, QRectF(end - margin, r.top(), margin, r.height()), t.edge, 4, 1)
-
-
-def _ours(here: int, planned: int) -> str:
-    if here:
-        return f"{short_size(here)} loaded"
-    return f"{short_size(planned)} planned" if planned else ""

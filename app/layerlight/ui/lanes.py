@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from layerlight.core import memory
 from layerlight.core.device import CPU, DISK, Device, Machine
+from layerlight.core.machines import pressure
 from layerlight.core.messages import LayerActivity, PlacedLayer, PlaceMemory
 from layerlight.core.model import Layer, LayerKind
 from layerlight.core.plan import Placement, PlaceUse, Plan
-from layerlight.core.planning.runtime import RING_BUFFERS
+from layerlight.core.planning.runtime import RING_BUFFERS, STAGING_BUFFERS
 from layerlight.core.state import Phase, State
 from layerlight.ui.words import short_size
 
@@ -179,7 +180,7 @@ def _units(plan: Plan, state: State, real: bool) -> dict[str, list[Unit]]:
         if rests != runs and not _reads_pages(layer, runs):
             loose[runs] = loose.get(runs, 0) + kv
             kv = 0
-            carried = max(carried, RING_BUFFERS * size if (rests, runs) == (DISK, CPU) else _largest(plan, layer))
+            carried = max(carried, (RING_BUFFERS if runs == CPU else STAGING_BUFFERS) * size)
         seconds, waited = _seconds(
             activity.get(layer.name),
             measured.get(layer.name),
@@ -278,12 +279,6 @@ def _kv(plan: Plan, layer: Layer) -> int:
     return memory.kv_bytes(plan.model.shape, layer.index, plan.budget.context, plan.dtype, cache=kept_in)
 
 
-def _largest(plan: Plan, layer: Layer) -> int:
-    """Bytes that are brought at once: a tensor, or all experts of a layer."""
-    sizes = [memory.loaded_tensor_size(each, layer, plan.dtype, plan.wishes.quantization) for each in layer.tensors]
-    return sum(sizes) if layer.kind is LayerKind.EXPERTS else max(sizes, default=0)
-
-
 # -- lanes -----------------------------------------------------------------------------------------------------------
 
 
@@ -320,10 +315,7 @@ def _other(device: Device, measured: PlaceMemory | None) -> int:
     free = measured.free if measured and measured.free is not None else device.free
     if total is None or free is None:
         return 0
-    ours = 0
-    if measured is not None:
-        held = measured.anonymous if device.id == CPU else measured.process
-        ours = held if held is not None else measured.model
+    ours = pressure.ours(measured) if measured is not None else 0
     step = total // GRAIN or 1
     return max(0, total - free - ours) // step * step
 

@@ -27,6 +27,8 @@ class ModelPanel(QFrame):
         self.setObjectName("panel")
         self._session = session
         self._prefer_next = False
+        self._here = True
+        """Whether the cards are of this machine."""
         self._shown: tuple[tuple[str, str], ...] = ()
         self._cards: list[DeviceCard] = []
         self._name = Elided("", size=20, weight=600)
@@ -64,6 +66,7 @@ class ModelPanel(QFrame):
         outer.addLayout(column(self.measure, row(again, None), margins=(16, 4, 16, 12), gap=4))
         self.setLayout(outer)
         session.changed.connect(self._changed)
+        session.watch.seen.connect(self._update_watch)
         self._update()
 
     @property
@@ -137,6 +140,10 @@ class ModelPanel(QFrame):
             self._name.say(model.name or model.folder if model else "")
             self._write_facts(facts)
         lanes = self._session.lanes(self._prefer_next)
+        here = self._session.elsewhere is None or (plan is not None and plan is state.loaded_plan)
+        if here != self._here:
+            self._here = here
+            self._update_watch()
         if [card.lane.place for card in self._cards] != [lane.place for lane in lanes]:
             self._rebuild_cards()
         for card, lane in zip(self._cards, lanes, strict=True):
@@ -163,6 +170,18 @@ class ModelPanel(QFrame):
         self._cards = [DeviceCard(lane) for lane in self._session.lanes(self._prefer_next)]
         for card in self._cards:
             self._devices.addWidget(card)
+        self._update_watch()
+
+    @Slot()
+    def _update_watch(self) -> None:
+        """Nothing is seen of a machine that is elsewhere."""
+        watch = self._session.watch
+        for card in self._cards:
+            place = card.lane.place
+            if self._here:
+                card.show_watch(watch.samples(place), watch.facts(place), watch.warning(place))
+            else:
+                card.show_watch()
 
     def _write_facts(self, facts: tuple[tuple[str, str], ...]) -> None:
         """Into rows that are there already: making them takes longer than all the rest."""

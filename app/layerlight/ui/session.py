@@ -44,6 +44,7 @@ from layerlight.ui.conversations import Conversations
 from layerlight.ui.happenings import ConversationChanged, SettingsChanged
 from layerlight.ui.inspector import Found, Inspector
 from layerlight.ui.lanes import Lane, lanes_of
+from layerlight.ui.machine_watch import MachineWatch
 from layerlight.ui.plan_levers import PlanLevers
 from layerlight.ui.ram_watch import RamWatch, look
 from layerlight.ui.state_keeper import EngineLink
@@ -71,6 +72,8 @@ class Session(PlanLevers, Asking):
         """What is said while the Hub is asked."""
         self._system_motion = False
         self._lit = 0.0
+        self.watch = MachineWatch(lambda: self.state)
+        """Load, swap and the last minutes of each device."""
         self._ram_watch = RamWatch()
         self._ram_watch.seen.connect(self._take_ram, Qt.ConnectionType.QueuedConnection)
         self._inspector = Inspector(inspect)
