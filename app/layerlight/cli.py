@@ -210,6 +210,13 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--top-k", type=int, default=0, metavar="K", help="0 is off")
     add("--repetition-penalty", type=float, default=1.0, metavar="R")
     add("--seed", type=int, metavar="N", help="drawn when not given, and told with the answer")
+    add(
+        "--prompt-lookup",
+        type=int,
+        default=0,
+        metavar="N",
+        help="guess N tokens from the text so far and check them in one pass; 0 is off",
+    )
 
 
 def _plan_wishes(options: argparse.Namespace, model: str, console: Console) -> PlanWishes:
@@ -242,6 +249,7 @@ def _text_request(options: argparse.Namespace) -> TextRequest:
         top_p=options.top_p,
         top_k=options.top_k,
         repetition_penalty=options.repetition_penalty,
+        prompt_lookup=options.prompt_lookup,
     )
     require_sensible(request)
     return request

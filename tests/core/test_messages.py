@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from layerlight.core.device import Budget
@@ -11,6 +13,7 @@ from layerlight.core.messages import (
     CalibrationProgressed,
     ChatMessage,
     DevicesSurveyed,
+    Drafts,
     Event,
     Failed,
     Failure,
@@ -70,6 +73,7 @@ EVENTS: tuple[Event, ...] = (
     LayerRan(None, (LayerActivity("a", 1, 0.25, bytes_moved=7),)),
     TextProduced("é", (1, 2)),
     RunFinished(RunResult("x", (1,), 3, 4, "length", 0.5, None, None, (("a", 0.1),), MEMORY, 2, 5)),
+    RunFinished(RunResult("x", (1,), 3, 4, "length", 0.5, None, None, drafts=Drafts(5, 20, 4))),
     Failed(Failure.of(OutOfMemory("m", "h")), "LoadRequest"),
 )
 
@@ -125,3 +129,9 @@ def test_a_stop_is_no_failure() -> None:
 def test_a_run_says_what_was_particular_about_it(reused: int, recomputed: int, words: tuple[str, ...]) -> None:
     result = RunResult("x", (1,), 1240, 4, "length", 0.5, None, None, reused=reused, recomputed=recomputed)
     assert result.notes == words
+
+
+def test_a_run_says_what_drafting_gave() -> None:
+    result = RunResult("x", (1,), 10, 4, "length", 0.5, None, None, drafts=Drafts(40, 1200, 32))
+    assert result.notes == ("1.8 tokens a pass, as 32 of 1,200 drafted tokens were right",)
+    assert replace(result, drafts=Drafts(0, 0, 0)).notes == ()

@@ -9,7 +9,7 @@ import pytest
 
 from layerlight.core.errors import BadRequest
 from layerlight.core.messages import ChatMessage, TextRequest
-from layerlight.core.sampling import COLDEST, require_sensible
+from layerlight.core.sampling import COLDEST, MOST_DRAFTED, require_sensible
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_an_empty_prompt_is_refused(messages: tuple[ChatMessage, ...]) -> None:
         ("repetition_penalty", 10.1), ("repetition_penalty", math.nan),
         ("repetition_penalty", 0.0), ("repetition_penalty", -1.0), ("repetition_penalty", math.inf),
         ("max_new_tokens", 0), ("max_new_tokens", -1),
-        ("seed", -1), ("seed", 2**63),
+        ("seed", -1), ("seed", 2**63), ("prompt_lookup", -1), ("prompt_lookup", MOST_DRAFTED + 1),
     ],
 )  # fmt: skip
 def test_settings_that_no_run_can_honour_are_refused(name: str, value: float) -> None:
@@ -55,6 +55,6 @@ def test_the_edges_of_what_is_allowed_are_allowed() -> None:
     for settings in (
         {"temperature": 0.0}, {"temperature": 2.0, "top_p": 1.0, "top_k": 0}, {"seed": 2**63 - 1},
         {"temperature": COLDEST}, {"temperature": 100.0}, {"repetition_penalty": 0.1}, {"repetition_penalty": 10.0},
-        {"top_p": 1e-300}, {"top_k": 10**400}, {"max_new_tokens": 10**400},
+        {"top_p": 1e-300}, {"top_k": 10**400}, {"prompt_lookup": MOST_DRAFTED}, {"max_new_tokens": 10**400},
     ):  # fmt: skip
         require_sensible(TextRequest((ChatMessage("user", "hi"),), **{"seed": 0, **settings}))  # type: ignore[arg-type]

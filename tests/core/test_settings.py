@@ -38,6 +38,7 @@ FULL = Settings(
     kv="fp8",
     notifications=False,
     reduced_motion=True,
+    prompt_lookup=8,
 )
 
 

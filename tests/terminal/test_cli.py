@@ -46,6 +46,7 @@ def test_run_json_is_one_object_with_everything_shown(layerlight: Command, tiny_
     assert (found["text"], found["tokens"], found["seed"], found["ended"]) == (ANSWER, [0, 1, 2, 3], 7, "end token")
     assert (found["load_seconds"], found["tokens_per_second"], found["time_to_first_token"]) == (1.5, 4.0, 0.5)
     assert (found["prompt_tokens"], found["reused"], found["recomputed"]) == (7, 0, 0)
+    assert (found["sampling"]["prompt_lookup"], found["drafts"]) == (0, None)
     assert found["seconds_per_layer"] == {"model.layers.0": 0.01}
     assert found["limits"] == {"cpu": 2**31}
     assert "error" not in found
@@ -70,6 +71,7 @@ def test_the_request_reaches_the_engine_complete(layerlight: Command, tiny_folde
     said = layerlight(
         "run", tiny_folder, "--prompt", "Where?", "--system", "Be brief.", "--max-new-tokens", 9, "--temperature", 0,
         "--top-p", 0.9, "--top-k", 40, "--repetition-penalty", 1.1, "--seed", 3, "--context", 64, "--dtype", "fp32",
+        "--prompt-lookup", 6,
         "--attention", "eager", "--offload-folder", "/fast",
     )  # fmt: skip
     assert said.code == 0
@@ -79,7 +81,7 @@ def test_the_request_reaches_the_engine_complete(layerlight: Command, tiny_folde
         ("user", "Where?"),
     ]
     assert (request.seed, request.max_new_tokens, request.temperature) == (3, 9, 0.0)
-    assert (request.top_p, request.top_k, request.repetition_penalty) == (0.9, 40, 1.1)
+    assert (request.top_p, request.top_k, request.repetition_penalty, request.prompt_lookup) == (0.9, 40, 1.1, 6)
     assert (load.context, load.dtype, load.attention, load.offload_folder) == (64, "float32", "eager", "/fast")
 
 

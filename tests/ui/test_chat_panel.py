@@ -198,7 +198,7 @@ def test_the_reader_who_scrolled_up_is_left_there(loaded: Bench) -> None:
 @pytest.mark.parametrize(
     ("field", "typed", "kept"),
     [("temperature", "-1", 0.0), ("top_p", "1.5", 1.0), ("top_p", "0", 0.01), ("repetition", "0", 0.5),
-     ("longest", "0", 1), ("longest", "-1", 1), ("top_k", "-5", 0)],
+     ("longest", "0", 1), ("longest", "-1", 1), ("top_k", "-5", 0), ("drafted", "-1", 0), ("drafted", "99", 32)],
 )  # fmt: skip
 def test_sampling_values_stay_in_range_as_they_are_typed(loaded: Bench, field: str, typed: str, kept: float) -> None:
     """F06."""
@@ -227,3 +227,12 @@ def test_a_fixed_seed_goes_with_the_request(loaded: Bench) -> None:
     chat_of(loaded).sampling.seed.setValue(1234)
     loaded.session.ask("Same again?")
     assert asked(loaded).seed == 1234
+
+
+def test_prompt_lookup_goes_with_the_request(loaded: Bench) -> None:
+    """Off until it is chosen."""
+    box = chat_of(loaded).sampling.drafted
+    assert box.text() == "off"
+    box.setValue(7)
+    loaded.session.ask("Say it again?")
+    assert asked(loaded).prompt_lookup == 7

@@ -64,6 +64,12 @@ def format_pace(seconds: float) -> str:
     return f"about {1 / seconds:.0f} tokens a second"
 
 
+def lookup_words(plan: Plan) -> str:
+    """What prompt lookup gave the last time; nothing where it was never measured with this model."""
+    measured = plan.prediction.correction.tokens_a_pass
+    return f"With prompt lookup a pass gave {measured:.1f} tokens last time." if measured else ""
+
+
 def _where(plan: Plan) -> str:
     names = [plan.machine.device(place).name for place in plan.places]
     layers = _count(plan)

@@ -72,6 +72,8 @@ class TextRequest:
     top_k: int = 0
     """0 is off."""
     repetition_penalty: float = 1.0
+    prompt_lookup: int = 0
+    """Tokens to draft from the text so far and check in one pass; 0 is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,20 @@ class TextProduced:
 
 
 @dataclass(frozen=True, slots=True)
+class Drafts:
+    """Tokens drafted by prompt lookup: how many passes checked some, how many there were, how many were right."""
+
+    passes: int
+    drafted: int
+    accepted: int
+
+    @property
+    def tokens_a_pass(self) -> float | None:
+        """What a pass gave on average: the right ones, and one of the model's own."""
+        return 1 + self.accepted / self.passes if self.passes else None
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     text: str
     tokens: tuple[int, ...]
@@ -333,13 +349,23 @@ class RunResult:
     """Of the prompt's tokens, those that the answer before had left in the KV cache."""
     recomputed: int = 0
     """Tokens that ran a second time, in smaller passes, because memory had run out once."""
+    drafts: Drafts | None = None
+    """None without prompt lookup."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What was particular about the run, in words."""
         kept = f"{self.reused:,} of {self.prompt_tokens:,} prompt tokens were kept" if self.reused else ""
         lost = f"memory ran out once, and {self.recomputed:,} tokens were computed again" if self.recomputed else ""
-        return tuple(words for words in (kept, lost) if words)
+        return tuple(words for words in (kept, lost, self._drafted) if words)
+
+    @property
+    def _drafted(self) -> str:
+        drafts = self.drafts
+        if drafts is None or not drafts.tokens_a_pass:
+            return ""
+        right = f"{drafts.accepted:,} of {drafts.drafted:,} drafted tokens were right"
+        return f"{drafts.tokens_a_pass:.1f} tokens a pass, as {right}"
 
 
 @dataclass(frozen=True, slots=True)

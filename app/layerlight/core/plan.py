@@ -101,6 +101,8 @@ class Correction:
     """Seconds a token that the same model in the same placement took last time."""
     runs: int = 0
     """Runs that it stands on."""
+    tokens_a_pass: float | None = None
+    """What a pass of this model gave the last time that it ran with prompt lookup."""
 
 
 UNCORRECTED = Correction()

@@ -62,6 +62,8 @@ class Settings:
     """Whether the end of long work is told while the window is not looked at."""
     reduced_motion: bool | None = None
     """None does as the system asks."""
+    prompt_lookup: int = 0
+    """Tokens to draft for each pass: see `TextRequest`."""
 
     def with_folder(self, folder: str) -> Settings:
         """These settings after `folder` was opened."""

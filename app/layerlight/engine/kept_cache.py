@@ -71,7 +71,8 @@ class KeptCache:
         cache = begun.cache
         if cache is None or not can_be_cut(cache):
             return
-        whole = min(_whole(cache, passed=bool(answer)), len(prompt) + len(answer))
+        # the last token of an answer has not run, and behind it drafts may lie that were wrong
+        whole = min(_whole(cache, passed=bool(answer)), len(prompt) + max(0, len(answer) - 1))
         if whole < LEAST:
             return
         with torch.inference_mode():
@@ -105,7 +106,7 @@ def new_cache(model: Any, context: int) -> Any:
 
     ours = getattr(type(model), "_prepare_cache_for_generation", None) is GenerationMixin._prepare_cache_for_generation
     config = model.config.get_text_config(decoder=True)
-    if not ours or not model._supports_default_dynamic_cache() or _turns_by_length(config, context):
+    if not ours or not model._supports_default_dynamic_cache() or turns_by_length(config, context):
         return None
     cache = DynamicCache(config=config)
     return cache if can_be_cut(cache) else None
@@ -144,7 +145,8 @@ def _whole(cache: Any, *, passed: bool) -> int:
     return min((int(layer.get_seq_length()) for layer in _holding(cache)), default=0)
 
 
-def _turns_by_length(config: Any, context: int) -> bool:
+def turns_by_length(config: Any, context: int) -> bool:
+    """Whether positions count another way once a text is long, and a text within `context` may get there."""
     told = getattr(config, "rope_parameters", None) or {}
     for each in (told, *told.values()):
         if isinstance(each, dict) and each.get("rope_type") in ("dynamic", "longrope"):

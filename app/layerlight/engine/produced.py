@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -50,16 +51,21 @@ class Produced:
 class TokenStream:
     """What generate() hands tokens to: first the prompt, then each new one."""
 
-    def __init__(self, produced: Produced, files: ReadFiles) -> None:
+    def __init__(self, produced: Produced, files: ReadFiles, passed: Callable[[int], None] | None = None) -> None:
+        """`passed` hears how many tokens each pass gave."""
         self._produced = produced
         self._files = files
+        self._passed = passed
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
         if not self._prompt_seen:
             self._prompt_seen = True
             return
-        for token in value.flatten().tolist():
+        tokens = value.flatten().tolist()
+        if self._passed is not None:
+            self._passed(len(tokens))
+        for token in tokens:
             self._produced.add(int(token))
         self._produced.job.check()
         self._files.check()

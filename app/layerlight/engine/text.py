@@ -8,7 +8,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from layerlight.engine.kept_cache import BegunCache, KeptCache
 from layerlight.engine.loading import LoadedModel
 from layerlight.engine.produced import Produced, TokenStream
 from layerlight.engine.prompt import Prompt, end_tokens, prepare
+from layerlight.engine.prompt_lookup import DraftCount, going_on, require_lookup, room_for_drafts
 from layerlight.engine.prompt_passes import smaller_passes, tokens_a_pass
 from layerlight.engine.returning import give_back
 from layerlight.engine.streaming import settle
@@ -55,6 +56,7 @@ class _Run:
     produced: Produced
     recomputed: int = 0
     """Tokens that the second attempt began with."""
+    drafts: DraftCount = field(default_factory=DraftCount)
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -100,6 +102,8 @@ def answer(request: TextRequest, loaded: LoadedModel, kept: KeptCache, job: Job)
     """
     loaded.files.check()
     prompt = _prompt(request, loaded.tokenizer, loaded.request, loaded.config, job)
+    if request.prompt_lookup:
+        require_lookup(loaded.model, loaded.request.kv, prompt.context)
     layout = tuple((placed.layer, placed.runs_on) for placed in loaded.placed)
     begun = kept.take(loaded.model, prompt.ids, layout, prompt.context)
     reused, chunk = begun.reused, tokens_a_pass(loaded.model, loaded.request.prefill_chunk, len(prompt.ids))
@@ -164,21 +168,34 @@ def _why(error: Exception, run: _Run) -> LayerlightError:
 
 def _generate(run: _Run, begun: BegunCache, chunk: int) -> None:
     """`chunk`: tokens of the prompt in a pass."""
+    rest = len(run.ids) - begun.reused
+    cache = cache_for(begun, run.loaded)
+    drafts = run.request.prompt_lookup
+    cache = _call(run, cache, tokens=1 if drafts else run.room, chunk=chunk if rest > chunk else None)
+    room = min(run.room, room_for_drafts(len(run.ids), run.prompt.context, drafts)) if drafts else 0
+    if room > 1:
+        with going_on(run.loaded.model, run.drafts, _entrance(run.loaded.model)):
+            _call(run, cache, tokens=room, drafts=drafts)
+    if drafts and run.room > 0:
+        _call(run, cache, tokens=run.room)
+
+
+def _call(run: _Run, cache: Any, tokens: int, chunk: int | None = None, drafts: int | None = None) -> Any:
+    """One call of the library's: so many `tokens`, up to `drafts` drafted for each pass. The cache they left."""
     from transformers import LogitsProcessorList
 
     model = run.loaded.model
     ids = torch.tensor([run.ids], dtype=torch.long, device=_entrance(model))
-    rest = len(run.ids) - begun.reused
-    cache = cache_for(begun, run.loaded)
     with torch.inference_mode(), _no_word_about_devices():
-        model.generate(
+        left = model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
-            generation_config=_settings(run, chunk if rest > chunk else None),
-            streamer=TokenStream(run.produced, run.loaded.files),
+            generation_config=_settings(run, tokens, chunk, drafts),
+            streamer=TokenStream(run.produced, run.loaded.files, run.drafts.passed if drafts else None),
             logits_processor=LogitsProcessorList([_FiniteOnly()]),
             **({} if cache is None else {"cache": cache}),
         )
+    return left.cache
 
 
 @contextmanager
@@ -189,7 +206,7 @@ def _no_word_about_devices() -> Iterator[None]:
         yield
 
 
-def _settings(run: _Run, chunk: int | None) -> Any:
+def _settings(run: _Run, tokens: int, chunk: int | None, drafts: int | None) -> Any:
     """The request as transformers wants it; nothing is left for the model's own defaults to fill in."""
     from transformers import GenerationConfig
 
@@ -204,12 +221,14 @@ def _settings(run: _Run, chunk: int | None) -> Any:
         }
     return GenerationConfig(
         **sampling,
-        max_new_tokens=run.room,
+        max_new_tokens=tokens,
         repetition_penalty=request.repetition_penalty,
         eos_token_id=list(ends) or None,
         pad_token_id=ends[0] if ends else 0,
         use_cache=True,
         prefill_chunk_size=chunk,
+        prompt_lookup_num_tokens=drafts,
+        return_dict_in_generate=True,
     )
 
 
@@ -237,6 +256,7 @@ def _result(run: _Run, ending: _Ending, reused: int) -> RunResult:
         seconds_per_layer=produced.watch.seconds_per_layer(),
         reused=reused,
         recomputed=run.recomputed,
+        drafts=run.drafts.told() if run.request.prompt_lookup else None,
     )
 
 

@@ -121,6 +121,7 @@ def _predicted(plan: Plan) -> dict[str, Any]:
             "uncorrected_per_token": plan.prediction.seconds_per_token / correction.per_token,
         },
         "last_time": correction.last_time,
+        "tokens_a_pass": correction.tokens_a_pass,
         "runs": correction.runs,
         "seconds_per_layer": dict(plan.prediction.seconds_per_layer),
         "calibrated": plan.prediction.calibrated,
@@ -141,6 +142,7 @@ def of_run(
             "top_p": request.top_p,
             "top_k": request.top_k,
             "repetition_penalty": request.repetition_penalty,
+            "prompt_lookup": request.prompt_lookup,
             "max_new_tokens": request.max_new_tokens,
         },
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
@@ -151,11 +153,24 @@ def of_run(
         "prompt_tokens": result.prompt_tokens if result else None,
         "reused": result.reused if result else None,
         "recomputed": result.recomputed if result else None,
+        "drafts": _drafts(result),
         "ended": result.ended if result else None,
         "tokens_per_second": result.tokens_per_second if result else None,
         "time_to_first_token": result.time_to_first_token if result else None,
         "seconds_per_layer": dict(result.seconds_per_layer) if result else None,
         "measured": _measured(loaded, result) if loaded else None,
+    }
+
+
+def _drafts(result: RunResult | None) -> dict[str, Any] | None:
+    drafts = result.drafts if result else None
+    if drafts is None:
+        return None
+    return {
+        "passes": drafts.passes,
+        "drafted": drafts.drafted,
+        "accepted": drafts.accepted,
+        "tokens_a_pass": drafts.tokens_a_pass,
     }
 
 

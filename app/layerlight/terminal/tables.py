@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from layerlight.core.advice import advise
+from layerlight.core.advice import advise, lookup_words
 from layerlight.core.characters import printable
 from layerlight.core.device import Machine, format_size
 from layerlight.core.messages import RunResult
@@ -89,7 +89,7 @@ def verdict(plan: Plan) -> list[str]:
     last = plan.prediction.correction.last_time is not None
     return [
         advice.words.rstrip(".") + f"{seconds if plan.fits else ''}.",
-        *_told(advice.hint, f"Seconds a token: {_predicted(plan.prediction)}." if last else ""),
+        *_told(advice.hint, f"Seconds a token: {_predicted(plan.prediction)}." if last else "", lookup_words(plan)),
         *plan.machine.warnings,
     ]
 

@@ -89,6 +89,7 @@ class Asking(StateKeeper):
             chosen.top_p,
             chosen.top_k,
             chosen.repetition_penalty,
+            chosen.prompt_lookup,
         )
 
     # -- conversations -------------------------------------------------------------------------------------------

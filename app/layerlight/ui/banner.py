@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layerlight.core.advice import format_pace, verdict_of
+from layerlight.core.advice import format_pace, lookup_words, verdict_of
 from layerlight.core.pacing.correction import uncorrected
 from layerlight.core.plan import Plan
 from layerlight.core.state import Phase
@@ -161,7 +161,11 @@ def _foretold(plan: Plan) -> str:
 
 
 def _basis(plan: Plan) -> str:
-    """What the numbers stand on."""
+    """What the numbers stand on, and what prompt lookup gave."""
+    return f"{_stands_on(plan)} {lookup_words(plan)}".rstrip()
+
+
+def _stands_on(plan: Plan) -> str:
     if plan.prediction.correction.last_time is not None:
         return f"{_foretold(plan)}."
     if plan.prediction.correction.runs:

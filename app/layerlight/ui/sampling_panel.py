@@ -5,10 +5,16 @@ from __future__ import annotations
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QGridLayout, QPlainTextEdit, QSpinBox, QWidget
 
+from layerlight.core.sampling import MOST_DRAFTED
 from layerlight.core.state import State
 from layerlight.ui.controls import column, label
 from layerlight.ui.happenings import SettingsChanged
 from layerlight.ui.session import Session
+
+_LOOKUP = (
+    "So many tokens are guessed from the text so far and checked in one pass. Faster where an answer repeats its prompt"
+    " and layers are read from disk; slower where nothing repeats and layers rest in RAM."
+)
 
 
 class SamplingPanel(QFrame):
@@ -25,6 +31,7 @@ class SamplingPanel(QFrame):
         self.repetition = _decimal(0.5, 2.0, 0.05, chosen.repetition_penalty)
         self.longest = _whole(1, 1_000_000, chosen.max_new_tokens)
         self.seed = _whole(-1, 2**31 - 1, -1 if chosen.seed is None else chosen.seed, "new each time")
+        self.drafted = _whole(0, MOST_DRAFTED, chosen.prompt_lookup, "off")
         self.system = QPlainTextEdit(chosen.system)
         self.system.setFixedHeight(56)
         self.system.setPlaceholderText("What the model is told before the chat")
@@ -39,6 +46,7 @@ class SamplingPanel(QFrame):
             ("Repetition", self.repetition, "Above 1, tokens that were there already become less likely."),
             ("Longest answer", self.longest, "In tokens."),
             ("Seed", self.seed, "The same seed and settings give the same answer."),
+            ("Prompt lookup", self.drafted, _LOOKUP),
         )
         for i, (name, widget, hint) in enumerate(fields):
             line, side = divmod(i, 2)
@@ -49,7 +57,7 @@ class SamplingPanel(QFrame):
             grid.addWidget(widget, line * 2 + 1, side)
         self.system.setAccessibleName("System prompt")
         self.setLayout(column(grid, label("System prompt", "3"), self.system, margins=(12, 10, 12, 12), gap=6))
-        for each in (self.temperature, self.top_p, self.top_k, self.repetition, self.longest, self.seed):
+        for each in (self.temperature, self.top_p, self.top_k, self.repetition, self.longest, self.seed, self.drafted):
             each.valueChanged.connect(self._change)
         self.system.textChanged.connect(self._change)
         session.changed.connect(self._changed)
@@ -63,6 +71,7 @@ class SamplingPanel(QFrame):
             repetition_penalty=round(self.repetition.value(), 3),
             max_new_tokens=self.longest.value(),
             seed=None if self.seed.value() < 0 else self.seed.value(),
+            prompt_lookup=self.drafted.value(),
             system=self.system.toPlainText(),
         )
 

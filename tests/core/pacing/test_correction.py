@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from layerlight.core.advice import lookup_words
 from layerlight.core.device import Budget
-from layerlight.core.messages import ModelLoaded, PlaceMemory, RunResult
+from layerlight.core.messages import Drafts, ModelLoaded, PlaceMemory, RunResult
 from layerlight.core.pacing.correction import (
     FEW_TOKENS,
     LEAST,
@@ -122,6 +123,23 @@ def test_tokens_that_were_kept_took_no_time() -> None:
 
 def test_a_run_whose_memory_ran_out_is_no_measure() -> None:
     assert run_of(plan(), None, replace(answered(), recomputed=40), 0.0).measured == Pace(None, None, None)
+
+
+def test_what_prompt_lookup_gave_is_told_of_the_same_model_and_corrects_no_seconds() -> None:
+    """A token is no pass there: such runs say nothing of a pace, and what they gave hangs on no placement."""
+    drafted = run_of(plan(), None, replace(answered(), drafts=Drafts(10, 40, 8)), 0.0)
+    assert (drafted.measured.per_token, drafted.tokens_a_pass) == (None, 1.8)
+    few = run_of(plan(), None, replace(answered(), drafts=Drafts(FEW_TOKENS - 1, 40, 8)), 0.0)
+    assert few.tokens_a_pass is None
+    elsewhere = replace(drafted, plan="another", kind="disk>cpu")
+    for before in (drafted, elsewhere):
+        found = corrected(plan(), [few, before])
+        assert found.prediction.correction.tokens_a_pass == 1.8
+        assert found.prediction.seconds_per_token == pytest.approx(plan().prediction.seconds_per_token)
+        assert lookup_words(found) == "With prompt lookup a pass gave 1.8 tokens last time."
+        assert uncorrected(found).prediction.correction == UNCORRECTED
+    assert corrected(plan(), [replace(drafted, model="another")]).prediction.correction.tokens_a_pass is None
+    assert lookup_words(plan()) == ""
 
 
 def test_a_run_without_a_pace_leaves_the_one_before_it() -> None:

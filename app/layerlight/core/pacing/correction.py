@@ -57,6 +57,8 @@ class Run:
     answer_tokens: int = 0
     when: float = 0.0
     """Seconds since 1970."""
+    tokens_a_pass: float | None = None
+    """What a pass gave with prompt lookup; None without it."""
 
 
 def model_identity(model: Model) -> str:
@@ -91,12 +93,14 @@ def kind_of(plan: Plan) -> str:
 def run_of(plan: Plan, loaded: ModelLoaded | None, result: RunResult, when: float) -> Run:
     """What a run was, to be remembered. `loaded` is None for a second answer of a model that stayed in memory.
 
-    Prompt tokens that were in the cache already took no time; a run whose memory ran out took more than its own.
+    Prompt tokens that were in the cache already took no time; a run whose memory ran out took more than its own, and
+    with prompt lookup a token is not a pass.
     """
     before = uncorrected(plan).prediction
     prompt = plan.wishes.workload.within(plan.budget.context).prompt
     computed = result.prompt_tokens - result.reused
-    pace = result.tokens_per_second if len(result.tokens) > FEW_TOKENS and not result.recomputed else None
+    plain = result.drafts is None and not result.recomputed
+    pace = result.tokens_per_second if len(result.tokens) > FEW_TOKENS and plain else None
     first = result.time_to_first_token if computed > FEW_TOKENS and not result.recomputed else None
     return Run(
         identity_of(plan.machine),
@@ -113,6 +117,7 @@ def run_of(plan: Plan, loaded: ModelLoaded | None, result: RunResult, when: floa
         result.prompt_tokens,
         len(result.tokens),
         when,
+        result.drafts.tokens_a_pass if result.drafts and result.drafts.passes >= FEW_TOKENS else None,
     )
 
 
@@ -121,14 +126,19 @@ def corrected(plan: Plan, runs: Sequence[Run], identity: str = "") -> Plan:
     where it is known already: finding it looks at every file.
 
     The same model in the same placement takes what it took last time; another one what it was predicted times the
-    median of how far predictions were off on this machine between places of the same kinds.
+    median of how far predictions were off on this machine between places of the same kinds. What a pass gives with
+    prompt lookup hangs on model and text, not on places.
     """
     plan = uncorrected(plan)
     here = identity_of(plan.machine)
-    runs = [run for run in runs if run.machine == here and run.kind == kind_of(plan)]
+    runs = [run for run in runs if run.machine == here]
     if not runs:
         return plan
     model, placement = identity or model_identity(plan.model), plan_identity(plan)
+    a_pass = next((run.tokens_a_pass for run in runs if run.model == model and run.tokens_a_pass), None)
+    runs = [run for run in runs if run.kind == kind_of(plan)]
+    if not runs and a_pass is None:
+        return plan
     same = [run for run in runs if (run.model, run.plan) == (model, placement)]
     prediction = plan.prediction
     prompt = plan.wishes.workload.within(plan.budget.context).prompt
@@ -138,6 +148,7 @@ def corrected(plan: Plan, runs: Sequence[Run], identity: str = "") -> Plan:
         _factor(same, runs, _load, prediction.load_seconds),
         next((run.measured.per_token for run in same if run.measured.per_token), None),
         len(runs),
+        a_pass,
     )
     return replace(plan, prediction=_scaled(prediction, correction))
 
