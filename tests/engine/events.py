@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -46,6 +47,14 @@ def ask(engine: TorchEngine, text: str = "hello there, world", count: int = 8, *
     events = Events()
     engine.generate(text_request(text, count, **settings), events.job())
     return events.last(RunFinished).result
+
+
+def wait_for_copies(engine: TorchEngine) -> None:
+    """Until all that can be brought to a device ahead of the next pass has been: only then its counts are whole."""
+    assert engine.loaded is not None
+    assert engine.loaded.staged is not None
+    while not engine.loaded.staged.ring.full:
+        time.sleep(0.001)
 
 
 def text_request(text: str = "hello there, world", count: int = 8, **settings: object) -> TextRequest:

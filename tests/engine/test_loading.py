@@ -26,7 +26,7 @@ from layerlight.core.messages import (
 )
 from layerlight.core.plan import Placement
 from layerlight.engine.engine import TorchEngine
-from tests.engine.events import Events, ask, text_request
+from tests.engine.events import Events, ask, text_request, wait_for_copies
 from tests.engine.tiny_models import CONFIGS, FUSED, machine, plain_tokens, request_for, write_model
 
 Folder = Callable[[str], Path]
@@ -133,9 +133,11 @@ def test_what_is_carried_is_what_the_device_counts(
         model_folder("llama"), lambda index, count: "sim:0" if index < 6 else "cpu", on=machine("sim:0")
     )
     engine.load(request, Events().job())
+    wait_for_copies(engine)
     backend.reset_transfers(0)
     running = Events()
     engine.generate(text_request(count=4), running.job())
+    wait_for_copies(engine)
     moved = sum(activity.bytes_moved for activity in running.last(LayerRan).activity)
     carried = sum(each.size for each in request.placements if each.rests_on == "cpu")
     assert moved == carried * 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -16,6 +16,21 @@ from layerlight.engine.ring.unit_layout import StoredTensor
 
 Index = Mapping[str, Mapping[str, str]]
 """By full name of a weight its `safetensors_file` and, if it has another one there, its `weight_name`."""
+
+
+class BroughtWeight(Protocol):
+    """A parameter that is only there while a pass needs it."""
+
+    @property
+    def full(self) -> str: ...
+    @property
+    def holder(self) -> dict[str, Any]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def resting(self) -> torch.nn.Parameter: ...
+    @property
+    def size(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from layerlight.core.messages import LoadRequest, PlacedLayer
 from layerlight.engine import file_pages
 from layerlight.engine.auto_class import auto_class
 from layerlight.engine.checking import CheckedModel
-from layerlight.engine.dispatching import index_of, join_experts, run_on_main, tie_on_disk
+from layerlight.engine.dispatching import index_of, join_experts, loader_of, run_on_main, tie_on_disk
 from layerlight.engine.empty_model import torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
 from layerlight.engine.mapped_layers import MappedLayers, map_from_disk
@@ -33,6 +33,7 @@ from layerlight.engine.places import placed_layers
 from layerlight.engine.progress import LoadProgress, reported_by
 from layerlight.engine.quantizing import avoid_failing_kernels, bitsandbytes_config, quiet_bitsandbytes
 from layerlight.engine.read_files import ReadFiles
+from layerlight.engine.staged_layers import StagedLayers, stage
 from layerlight.engine.stored_names import stored_tensors
 from layerlight.engine.streamed_layers import StreamedLayers, stream_from_disk
 from layerlight.engine.streaming import Carried, carry_counted, files_on_disk
@@ -63,13 +64,15 @@ class LoadedModel:
     """Layers that the ring reads from disk ahead of each pass."""
     mapped: MappedLayers | None = None
     """Experts and tables on disk that are pages of their files."""
+    staged: StagedLayers | None = None
+    """Layers in RAM and on disk that are copied to an accelerator ahead of each pass."""
 
     def drop(self) -> None:
         """Lets go of weights, of the threads that read them, and of the offload folder."""
-        for reading in (self.streamed, self.mapped):
+        for reading in (self.streamed, self.mapped, self.staged):
             if reading is not None:
                 reading.close()
-        self.streamed = self.mapped = None
+        self.streamed = self.mapped = self.staged = None
         self.model = self.tokenizer = None
         self.carried = {}
         self.files.close()
@@ -134,34 +137,38 @@ def _load_and_look(
     avoid_failing_kernels(model)
     with ExitStack() as undo:  # threads that read end where the load fails after all
         stored = rest_on_disk(model, request, index_of(model))
-        mapped, streamed = _read_from_disk(model, request, undo)
+        mapped, streamed, staged = _brought(model, request, undo)
         tell_device(model, layers)
         carried = carry_counted(model, layers)
-        for reading in (mapped, streamed):
+        for reading in (mapped, streamed, staged):
             if reading is not None:
                 carried |= reading.carried
                 stored |= reading.stored
-        placed = placed_layers(model, layers, stored)
+        held = staged.held if staged is not None else {}
+        placed = placed_layers(model, layers, {**stored, **held})
         places = tuple(dict.fromkeys(place for layer in placed for place in (layer.rests_on, layer.runs_on)))
         files = _read_files(request, files_on_disk(model) | {each.path for each in stored.values()}, placed)
         undo.pop_all()
     return LoadedModel(
-        request, model, tokenizer, placed, carried, places, checked.config, offload, files, streamed, mapped
+        request, model, tokenizer, placed, carried, places, checked.config, offload, files, streamed, mapped, staged
     )
 
 
-def _read_from_disk(
+def _brought(
     model: Any, request: LoadRequest, undo: ExitStack
-) -> tuple[MappedLayers | None, StreamedLayers | None]:
-    """What rests on disk and runs on the CPU is read by us: what is chosen when it is, the rest ahead."""
-    index = index_of(model)
+) -> tuple[MappedLayers | None, StreamedLayers | None, StagedLayers | None]:
+    """What rests elsewhere than it runs is brought by us: what is chosen on disk when it is, the rest ahead."""
+    index, loader = index_of(model), loader_of(model)
     mapped = map_from_disk(model, request, index)
     if mapped is not None:
         undo.callback(mapped.close)
     streamed = stream_from_disk(model, request, index)
     if streamed is not None:
         undo.callback(streamed.close)
-    return mapped, streamed
+    staged = stage(model, request, loader)
+    if staged is not None:
+        undo.callback(staged.close)
+    return mapped, streamed, staged
 
 
 def _read_files(request: LoadRequest, on_disk: set[str], placed: tuple[PlacedLayer, ...]) -> ReadFiles:

@@ -15,6 +15,7 @@ from layerlight.engine.file_pages import FileViews
 from layerlight.engine.nesting import module_of, own_modules
 from layerlight.engine.quantizing import is_quantized
 from layerlight.engine.ring.unit_layout import StoredTensor
+from layerlight.engine.staging.device_layout import HeldTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,11 @@ class Resting:
 
 
 def placed_layers(
-    model: torch.nn.Module, layers: Sequence[str], streamed: Mapping[str, StoredTensor] | None = None
+    model: torch.nn.Module, layers: Sequence[str], streamed: Mapping[str, StoredTensor | HeldTensor] | None = None
 ) -> tuple[PlacedLayer, ...]:
     """Each layer's place, bytes and dtype. Bytes shared by two layers (tied weights) count for the first.
 
-    `streamed`: weights that the ring reads from disk, by full name.
+    `streamed`: weights that a ring brings from disk or RAM, by full name.
 
     Raises LoadFailed when a tensor of a layer was never filled.
     """
@@ -100,13 +101,13 @@ def place_of_execution(module: torch.nn.Module) -> str:
 
 
 def _resting(
-    modules: Iterable[tuple[str, torch.nn.Module]], views: FileViews, streamed: Mapping[str, StoredTensor]
+    modules: Iterable[tuple[str, torch.nn.Module]], views: FileViews, streamed: Mapping[str, StoredTensor | HeldTensor]
 ) -> Iterator[Resting]:
     for inner_name, inner in modules:
         for name, parameter in inner.named_parameters(recurse=False):
             full = f"{inner_name}.{name}"
             if full in streamed:
-                yield _streamed(parameter, streamed[full])
+                yield _streamed(parameter, streamed[full], views)
                 continue
             if parameter.device.type == "meta":
                 yield _carried(inner, name, full, views)
@@ -166,8 +167,12 @@ def _carried(module: torch.nn.Module, name: str, full: str, views: FileViews) ->
     )
 
 
-def _streamed(parameter: torch.nn.Parameter, stored: StoredTensor) -> Resting:
-    """A tensor that is read from its file for each pass: into the ring, or as pages of the file, which are there."""
+def _streamed(parameter: torch.nn.Parameter, stored: StoredTensor | HeldTensor, views: FileViews) -> Resting:
+    """A tensor that is brought for each pass: from RAM, from its file into the ring, or as pages of the file."""
+    if isinstance(stored, HeldTensor):
+        address = stored.source.data_ptr() + stored.begin
+        dtype = str(stored.dtype).removeprefix("torch.")
+        return Resting("cpu", stored.size, ("cpu", address), dtype, views.at(address) is not None)
     return Resting(
         "disk",
         parameter.numel() * parameter.element_size(),

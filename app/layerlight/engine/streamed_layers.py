@@ -5,37 +5,43 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
 from layerlight.core.messages import LoadRequest
-from layerlight.engine.disk_weights import DiskWeight, Index, is_called, take_over, weights_on_disk
+from layerlight.engine.disk_weights import BroughtWeight, DiskWeight, Index, is_called, take_over, weights_on_disk
 from layerlight.engine.mapped_layers import MappedLayers
 from layerlight.engine.nesting import module_of, outer_of
 from layerlight.engine.ring.layer_ring import LayerRing
 from layerlight.engine.ring.slot import Slot
-from layerlight.engine.ring.unit_layout import UnitLayout, UnitTensor, layout_of
+from layerlight.engine.ring.unit_layout import Layout, UnitLayout, UnitTensor, layout_of
 from layerlight.engine.streaming import Carried
 from layerlight.engine.towers import towers_of
 
 
-class StreamedLayers:
-    """Layers of a model that are read ahead of every pass. Their parameters are views of buffers only within it."""
+class RingLayers:
+    """Layers that a ring brings ahead of every pass. Only within it their parameters are views of its buffers."""
 
-    def __init__(self, model: torch.nn.Module, weights: Mapping[str, Sequence[DiskWeight]]) -> None:
-        """`weights` of each layer, in the order of a pass. Raises what LayerRing raises."""
+    kept_as: ClassVar[str]
+    """The attribute of the model by which a run finds them."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        weights: Mapping[str, Sequence[BroughtWeight]],
+        layouts: Sequence[Layout],
+        ring: LayerRing,
+    ) -> None:
+        """`weights` of each layer and how they lie in the ring's buffers, in the order of a pass."""
         self._weights = tuple(tuple(each) for each in weights.values())
         self.carried = {layer: Carried() for layer in weights}
-        self.stored = {weight.full: weight.stored for own in self._weights for weight in own}
-        """Every weight that is streamed, by its full name."""
-        self.layouts = tuple(_layout(own) for own in self._weights)
-        self.ring = LayerRing(self.layouts)
+        self._layouts, self.ring = tuple(layouts), ring
         self._check: Callable[[], None] = _nothing
         self._held: dict[int, Slot] = {}
         self._hooks: list[RemovableHandle] = []
-        model.streamed_layers = self  # type: ignore[assignment]
+        setattr(model, self.kept_as, self)
         for unit, (layer, carried) in enumerate(self.carried.items()):
             module = model.get_submodule(layer)
             size = sum(weight.size for weight in self._weights[unit])
@@ -68,7 +74,7 @@ class StreamedLayers:
         self.ring.close()
 
     def _entering(self, unit: int, size: int, carried: Carried) -> Callable[..., None]:
-        layout, weights = self.layouts[unit], self._weights[unit]
+        layout, weights = self._layouts[unit], self._weights[unit]
 
         def enter(*_unused: object) -> None:
             started = time.perf_counter()
@@ -92,19 +98,34 @@ class StreamedLayers:
     def _rest(self, unit: int) -> None:
         for weight in self._weights[unit]:
             weight.holder[weight.name] = weight.resting
-        self.ring.give(self._held.pop(unit))
+        self._give(self._held.pop(unit))
+
+    def _give(self, slot: Slot) -> None:
+        self.ring.give(slot)
+
+
+class StreamedLayers(RingLayers):
+    """Layers that rest on disk and run on the CPU."""
+
+    kept_as = "streamed_layers"
+
+    def __init__(self, model: torch.nn.Module, weights: Mapping[str, Sequence[DiskWeight]]) -> None:
+        """`weights` of each layer, in the order of a pass. Raises what LayerRing raises."""
+        self.layouts = tuple(_layout(own) for own in weights.values())
+        super().__init__(model, weights, self.layouts, LayerRing(self.layouts))
+        self.stored = {weight.full: weight.stored for own in weights.values() for weight in own}
+        """Every weight that is streamed, by its full name."""
 
 
 @contextmanager
 def listening(model: Any, check: Callable[[], None]) -> Iterator[None]:
     """While a run of this model lasts, waiting for weights on disk hears its stop; see `StreamedLayers.during`."""
-    streamed: StreamedLayers | None = getattr(model, "streamed_layers", None)
-    mapped: MappedLayers | None = getattr(model, "mapped_layers", None)
+    brought: list[RingLayers | MappedLayers | None]
+    brought = [getattr(model, name, None) for name in ("streamed_layers", "staged_layers", "mapped_layers")]
     with ExitStack() as stack:
-        if streamed is not None:
-            stack.enter_context(streamed.during(check))
-        if mapped is not None:
-            stack.enter_context(mapped.during(check))
+        for each in brought:
+            if each is not None:
+                stack.enter_context(each.during(check))
         yield
 
 

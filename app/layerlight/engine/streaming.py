@@ -69,9 +69,10 @@ def carry_counted(model: torch.nn.Module, layers: tuple[str, ...]) -> dict[str, 
 
 def settle(model: torch.nn.Module) -> None:
     """Puts carried weights back to rest after a pass that broke off inside a layer."""
-    streamed: Any = getattr(model, "streamed_layers", None)
-    if streamed is not None:
-        streamed.settle()
+    for name in ("streamed_layers", "staged_layers"):
+        brought: Any = getattr(model, name, None)
+        if brought is not None:
+            brought.settle()
     for module in model.modules():
         for hook in _hooks(module):
             broke_off = hasattr(hook, "tied_pointers_to_remove") and any(

@@ -34,5 +34,8 @@ accelerators."""
 RING_BUFFERS = 3
 """Layers of which the CPU's ring holds the weights at once: one that is computed with, and two that are read ahead."""
 
+STAGING_BUFFERS = 2
+"""Layers of which an accelerator holds the carried weights at once: one that is computed with, and one on its way."""
+
 TODAY = ACCELERATE
 """What plans are made for: only what can be carried out is planned."""

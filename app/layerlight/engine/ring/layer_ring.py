@@ -10,16 +10,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from layerlight.core.errors import RunFailed
 from layerlight.core.planning.runtime import RING_BUFFERS
 from layerlight.engine.failures import LIBRARY_FAILURES
 from layerlight.engine.open_files import allow_open_files
-from layerlight.engine.ring.page_buffer import PageBuffer
-from layerlight.engine.ring.piece_reading import PieceReader
+from layerlight.engine.ring.landing import Buffer, Landing, RamLanding, Reader
 from layerlight.engine.ring.slot import Slot, SlotState
 from layerlight.engine.ring.source_file import SourceFile
-from layerlight.engine.ring.unit_layout import Piece, UnitLayout
+from layerlight.engine.ring.unit_layout import Layout
 
 log = logging.getLogger(__name__)
 
@@ -42,35 +42,41 @@ class LayerRing:
     comes after what.
     """
 
-    def __init__(self, layouts: Sequence[UnitLayout], buffers: int = RING_BUFFERS, readers: int = READERS) -> None:
-        """`buffers` for large units and as many for small ones. Begins to read at once.
+    def __init__(
+        self,
+        layouts: Sequence[Layout],
+        buffers: int = RING_BUFFERS,
+        readers: int = READERS,
+        landing: Landing | None = None,
+    ) -> None:
+        """`buffers` for large units and as many for small ones; at another `landing` than RAM just so many for all.
+        Begins to read at once.
 
         Raises OSError when a file can't be opened, MemoryError when there is no room for the buffers.
         """
         self._layouts = tuple(layouts)
         self._files = _opened(self._layouts)
-        self._kinds = _kinds(self._layouts)
+        self._kinds = (0,) * len(self._layouts) if landing else _kinds(self._layouts)
+        there = landing or RamLanding(casts=any(each.cast for layout in self._layouts for each in layout.pieces))
         with ExitStack() as undo:
             for file in self._files.values():
                 undo.callback(file.close)
-            self._slots = _slots(self._layouts, self._kinds, buffers)
+            self._slots = _slots(self._layouts, self._kinds, buffers, there)
+            each_reads = [there.reader(self._files) for _ in range(readers)]
             undo.pop_all()
         self._next = [*range(1, len(self._layouts)), 0]
         self._first = self._upcoming = 0
         self._taken: int | None = None
         self._filling: deque[Slot] = deque()
         """Buffers in the order in which they will be taken."""
-        self._pieces: deque[tuple[Slot, int, Piece]] = deque()
+        self._pieces: deque[tuple[Slot, int, Any]] = deque()
         self._closed = False
         lock = threading.Lock()
         self._work = threading.Condition(lock)
         self._came = threading.Condition(lock)
-        casts = any(piece.cast for layout in self._layouts for piece in layout.pieces)
         self._threads = [
-            threading.Thread(
-                target=self._read, args=(PieceReader(self._files, casts=casts),), name=f"ring-{n}", daemon=True
-            )
-            for n in range(readers)
+            threading.Thread(target=self._read, args=(reader,), name=f"ring-{number}", daemon=True)
+            for number, reader in enumerate(each_reads)
         ]
         with lock:
             self._fill()
@@ -95,13 +101,18 @@ class LayerRing:
         return sum(slot.buffer.size for slot in self._slots)
 
     @property
-    def buffers(self) -> tuple[PageBuffer, ...]:
+    def buffers(self) -> tuple[Buffer, ...]:
         return tuple(slot.buffer for slot in self._slots)
 
     @property
     def direct(self) -> bool:
         """Whether all reads go past the system's cache."""
         return all(file.direct for file in self._files.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether no thread of it is at work any more."""
+        return not any(thread.is_alive() for thread in self._threads)
 
     def take(self, unit: int, check: Callable[[], None] = lambda: None) -> Slot:
         """The buffer with this unit in it, once it is whole; others wait until it is given back.
@@ -154,7 +165,7 @@ class LayerRing:
         deadline = time.monotonic() + PATIENCE
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
+        if not self.ended:
             log.warning("a read does not return: its thread is left behind")
         else:
             for file in self._files.values():
@@ -215,7 +226,7 @@ class LayerRing:
 
     # -- the readers' threads ----------------------------------------------------------------------------------------
 
-    def _read(self, reader: PieceReader) -> None:
+    def _read(self, reader: Reader) -> None:
         while work := self._next_piece():
             slot, fill, piece = work
             trouble: Exception | None = None
@@ -225,7 +236,7 @@ class LayerRing:
                 trouble = error.with_traceback(None)  # its frames would hold the buffer
             self._landed(slot, fill, trouble)
 
-    def _next_piece(self) -> tuple[Slot, int, Piece] | None:
+    def _next_piece(self) -> tuple[Slot, int, Any] | None:
         """The next piece that is still wanted; None when the ring is closed."""
         with self._work:
             while True:
@@ -263,7 +274,7 @@ class LayerRing:
         return None
 
 
-def _opened(layouts: Sequence[UnitLayout]) -> dict[str, SourceFile]:
+def _opened(layouts: Sequence[Layout]) -> dict[str, SourceFile]:
     files: dict[str, SourceFile] = {}
     paths = tuple(dict.fromkeys(path for layout in layouts for path in layout.paths))
     allow_open_files(_OPEN_TIMES * len(paths))
@@ -277,18 +288,19 @@ def _opened(layouts: Sequence[UnitLayout]) -> dict[str, SourceFile]:
     return files
 
 
-def _kinds(layouts: Sequence[UnitLayout]) -> tuple[int, ...]:
+def _kinds(layouts: Sequence[Layout]) -> tuple[int, ...]:
     """0 for units of the size of the largest, 1 for small ones."""
     largest = max(layout.size for layout in layouts)
     return tuple(int(layout.size * SMALL < largest) for layout in layouts)
 
 
-def _slots(layouts: Sequence[UnitLayout], kinds: Sequence[int], buffers: int) -> tuple[Slot, ...]:
+def _slots(layouts: Sequence[Layout], kinds: Sequence[int], buffers: int, landing: Landing) -> tuple[Slot, ...]:
     slots = []
     for kind in sorted(set(kinds)):
         own = [layout for layout, each in zip(layouts, kinds, strict=True) if each == kind]
         for _ in range(buffers):
-            slot = Slot(max(layout.size for layout in own), kind)
+            size = max(layout.size for layout in own)
+            slot = Slot(size, kind, landing.buffer(size))
             for layout in own:
                 slot.prepare(layout)
             slots.append(slot)

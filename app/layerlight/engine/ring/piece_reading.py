@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from layerlight.engine.ring.page_buffer import PageBuffer
@@ -15,7 +17,7 @@ _AT_ONCE = 32704
 class PieceReader:
     """Reads pieces for one thread, with a place of its own for what is cast."""
 
-    def __init__(self, files: dict[str, SourceFile], *, casts: bool) -> None:
+    def __init__(self, files: Mapping[str, SourceFile], *, casts: bool) -> None:
         self._files = files
         self._aside = PageBuffer(PIECE) if casts else None
 

@@ -6,8 +6,9 @@ from enum import Enum, auto
 
 import torch
 
+from layerlight.engine.ring.landing import Buffer
 from layerlight.engine.ring.page_buffer import PageBuffer
-from layerlight.engine.ring.unit_layout import UnitLayout, View
+from layerlight.engine.ring.unit_layout import Layout, View
 
 
 class SlotState(Enum):
@@ -24,9 +25,9 @@ class SlotState(Enum):
 class Slot:
     """One buffer. All but `views` is touched under the ring's lock only."""
 
-    def __init__(self, size: int, kind: int) -> None:
-        """`kind`: units of the same kind take turns in it."""
-        self.buffer = PageBuffer(size)
+    def __init__(self, size: int, kind: int, buffer: Buffer | None = None) -> None:
+        """`kind`: units of the same kind take turns in it. Without a `buffer` it has one of `size` bytes in RAM."""
+        self.buffer: Buffer = PageBuffer(size) if buffer is None else buffer
         self.kind = kind
         self.state = SlotState.FREE
         self.unit = -1
@@ -39,12 +40,12 @@ class Slot:
         self.trouble: Exception | None = None
         self._views: dict[tuple[View, ...], tuple[torch.nn.Parameter, ...]] = {}
 
-    def prepare(self, layout: UnitLayout) -> None:
+    def prepare(self, layout: Layout) -> None:
         """Makes the views for this layout; units of the same layout share them."""
         if layout.views not in self._views:
             self._views[layout.views] = tuple(self._parameter(view) for view in layout.views)
 
-    def views(self, layout: UnitLayout) -> tuple[torch.nn.Parameter, ...]:
+    def views(self, layout: Layout) -> tuple[torch.nn.Parameter, ...]:
         """The same objects for as long as the ring lasts."""
         return self._views[layout.views]
 
@@ -53,4 +54,6 @@ class Slot:
         for length in view.shape:
             elements *= length
         raw = self.buffer.tensor[view.position : view.position + elements * view.dtype.itemsize]
-        return torch.nn.Parameter(raw.view(view.dtype).view(view.shape), requires_grad=False)
+        # as from_pretrained leaves them: backends that registered themselves run some operators only on such weights
+        wants = raw.device.type != "cpu" and view.dtype.is_floating_point
+        return torch.nn.Parameter(raw.view(view.dtype).view(view.shape), requires_grad=wants)

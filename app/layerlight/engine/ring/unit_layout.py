@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 
@@ -66,6 +67,19 @@ class Piece:
     length: int
     position: int
     cast: Cast | None = None
+
+
+class Layout(Protocol):
+    """What a ring knows of a unit: the bytes and views of its buffer, and the pieces that fill it, from which files."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def views(self) -> tuple[View, ...]: ...
+    @property
+    def pieces(self) -> tuple[Any, ...]: ...
+    @property
+    def paths(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
