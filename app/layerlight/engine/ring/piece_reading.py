@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 
@@ -14,6 +15,15 @@ _AT_ONCE = 32704
 """Elements cast by one call: from 32,768 on torch would take threads of its own for each of ours."""
 
 
+class Readable(Protocol):
+    """Memory in RAM, aligned to pages: as a tensor of bytes, and as what files are read into."""
+
+    @property
+    def tensor(self) -> torch.Tensor: ...
+    @property
+    def bytes(self) -> memoryview: ...
+
+
 class PieceReader:
     """Reads pieces for one thread, with a place of its own for what is cast."""
 
@@ -21,7 +31,7 @@ class PieceReader:
         self._files = files
         self._aside = PageBuffer(PIECE) if casts else None
 
-    def read(self, piece: Piece, into: PageBuffer) -> None:
+    def read(self, piece: Piece, into: Readable) -> None:
         """Raises OSError when the file can't be read."""
         file = self._files[piece.path]
         if piece.cast is None or self._aside is None:

@@ -21,6 +21,10 @@ class PinnedBuffer:
     def __init__(self, size: int, device: torch.device) -> None:
         """Raises MemoryError or OSError when there is no such memory, locked or not."""
         self.pinned = False
+        self.tensor: torch.Tensor
+        """The bytes, for copies."""
+        self.bytes: memoryview
+        """The same, for reads."""
         self._registered: int | None = None
         self._memory: Any = None
         if device.type == "cuda":
@@ -35,7 +39,7 @@ class PinnedBuffer:
     def close(self) -> None:
         """Unlocks it. No copy may be under way."""
         if self._registered is not None:
-            torch.cuda.cudart().cudaHostUnregister(self._registered)
+            _driver().cudaHostUnregister(self._registered)
             self._registered = None
 
     def _register(self, size: int) -> None:
@@ -44,7 +48,7 @@ class PinnedBuffer:
         self.tensor, self.bytes = self._memory.tensor, self._memory.bytes
         address = self.tensor.data_ptr()
         try:
-            answer = int(torch.cuda.cudart().cudaHostRegister(address, self._memory.size, 0))
+            answer = int(_driver().cudaHostRegister(address, self._memory.size, 0))
         except RuntimeError as error:
             log.warning("%d bytes of RAM can't be page-locked: %s", size, error)
             return
@@ -65,6 +69,9 @@ class PinnedBuffer:
         begin = -whole.data_ptr() % PAGE
         self._memory, self.pinned = whole, True
         self.tensor = whole[begin : begin + length]
-        """The bytes, for copies."""
         self.bytes = memoryview((ctypes.c_char * length).from_address(self.tensor.data_ptr())).cast("B")
-        """The same, for reads."""
+
+
+def _driver() -> Any:
+    """CUDA's runtime, ROCm's under the same name."""
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]
