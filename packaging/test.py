@@ -57,7 +57,8 @@ def in_workers(pytest_arguments: Sequence[str], cores: int) -> list[str]:
     places = [each for each in named if each.exists()]
     if workers < 2 or own or (len(places) == 1 and places[0].is_file()):
         return list(pytest_arguments)
-    return ["-n", str(workers), "--dist", "loadfile", *pytest_arguments]
+    # In the folders' order the long files come early; xdist's own, most tests first, leaves some for one to end alone.
+    return ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder", *pytest_arguments]
 
 
 def usable_cores() -> int:

@@ -65,7 +65,7 @@ def test_the_checks_are_the_projects_and_pytest_comes_last(script: ModuleType, m
 
 @pytest.mark.parametrize(("cores", "workers"), [(1, None), (2, "2"), (3, "3"), (64, "4")])
 def test_the_files_are_spread_over_the_cores(script: ModuleType, cores: int, workers: str | None) -> None:
-    expected = ["-n", workers, "--dist", "loadfile"] if workers else []
+    expected = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder"] if workers else []
     assert script.in_workers(["-x"], cores) == [*expected, "-x"]
 
 
