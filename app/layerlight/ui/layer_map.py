@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QEvent, QRect, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
@@ -25,15 +25,17 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QWidget
 from layerlight.core.messages import LayerRan
 from layerlight.core.state import Phase, State
 from layerlight.ui import arrangement
-from layerlight.ui.arrangement import HEADER, RULER, Arrangement, arrange
+from layerlight.ui.arrangement import RULER, Arrangement, arrange
 from layerlight.ui.lanes import Lane, shown_plan
 from layerlight.ui.layer_card import LayerCard, facts_of
 from layerlight.ui.layer_table import rows_of
 from layerlight.ui.map_hand import Hand, letters_of
 from layerlight.ui.map_heat import PLACES, Heat, draw_scale, heat_of
 from layerlight.ui.map_legend import draw_legend
-from layerlight.ui.map_light import Halo, berth_of, draw_ribbon, draw_running, draw_source, light_area, ribbon
+from layerlight.ui.map_light import Halo, draw_light, light_areas
 from layerlight.ui.map_painter import MapPainter
+from layerlight.ui.map_repair import changed_region
+from layerlight.ui.map_steps import Block, across, along
 from layerlight.ui.move_menu import move_menu
 from layerlight.ui.palette import theme_of
 from layerlight.ui.session import Session
@@ -45,6 +47,8 @@ LEGEND_HEIGHT = 32
 TIMES_EVERY = 1.0
 """Seconds between two updates of the times written in the blocks: faster than this nobody reads."""
 
+FAR = 10**6
+"""More blocks than there are."""
 STAYS = (
     Qt.FocusReason.PopupFocusReason,
     Qt.FocusReason.MenuBarFocusReason,
@@ -152,7 +156,7 @@ class LayerMap(QWidget):
             return
         for each in (self._lit, running):
             self._lit = each
-            for area in self._light_areas():
+            for area in light_areas(self._plan, each):
                 self.update(area)
 
     def _update_lanes(self) -> None:
@@ -164,49 +168,19 @@ class LayerMap(QWidget):
         before, self._lanes = self._plan, lanes
         self._plan = arrange(lanes, self._area())
         heat, self._heat = self._heat, self._heat_now()
-        if heat != self._heat or not self._still.is_new or not self._repair(before):
+        region = changed_region(before, self._plan) if heat == self._heat and self._still.is_new else None
+        if region is None:
             self._still.change()
+        else:
+            self._repair(region)
         self._update_card()
 
-    def _repair(self, before: Arrangement) -> bool:
-        """Repaints the blocks whose looks changed into the kept picture; False when more than blocks changed."""
-        now = self._plan
-        if len(before.slots) != len(now.slots) or before.scale != now.scale or before.torn != now.torn:
-            return False
-        region = QRegion()
-        changed: set[int] = set()
-        for i, (old_lane, new_lane) in enumerate(zip(before.lanes, now.lanes, strict=True)):
-            if _frame_of(old_lane) != _frame_of(new_lane) or before.columns[i] != now.columns[i]:
-                return False
-            if _memory_of(old_lane) != _memory_of(new_lane):
-                changed.add(i)
-                region += self._memory_area(i)
-        blocks = 0
-        for old, new in zip(before.slots, now.slots, strict=True):
-            if new.unit is None and new.lane in changed and new.kind == old.kind and new.kind != "limit":
-                continue
-            if old.rect != new.rect or old.kind != new.kind or (old.unit is None and old.size != new.size):
-                return False
-            if old.unit != new.unit:
-                blocks += 1
-                region += new.rect.toAlignedRect().adjusted(-1, -1, 1, 1)
-        if blocks > 64:
-            return False
+    def _repair(self, region: QRegion) -> None:
+        """Paints a part of the kept picture anew."""
         p = self._still.painter()
-        MapPainter(now, theme_of(self), self._area(), region, self._stamps, self._heat).paint(p)
+        MapPainter(self._plan, theme_of(self), self._area(), region, self._stamps, self._heat).paint(p)
         p.end()
         self.update(region)
-        return True
-
-    def _memory_area(self, lane: int) -> QRegion:
-        """A lane's head, and all of it below its blocks: what other programs' memory changes."""
-        boxes = self._plan.columns[lane]
-        floor = max((s.rect.bottom() for s in self._plan.slots if s.lane == lane and s.unit), default=boxes[0].top())
-        head = QRectF(
-            boxes[0].left() - 2, boxes[0].top() - HEADER, boxes[-1].right() - boxes[0].left() + 24, HEADER - 2
-        )
-        below = QRectF(boxes[-1].left() - 10, floor - 8, boxes[-1].width() + 20, boxes[-1].bottom() + 6 - floor + 8)
-        return QRegion(head.toAlignedRect()) + QRegion(below.toAlignedRect())
 
     def _rearrange(self) -> None:
         self._lanes = self._session.lanes(self._prefer_next)
@@ -239,7 +213,8 @@ class LayerMap(QWidget):
         p = QPainter(self)
         self._still.paint(p, event.rect())
         p.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._draw_light(p)
+        if self._lit is not None and self._shows_truth():
+            draw_light(p, self._plan, self._lit, theme_of(self), self._halo)
         self._draw_focus(p)
         self._hand.draw(p, self._plan, theme_of(self))
 
@@ -256,30 +231,6 @@ class LayerMap(QWidget):
             pinned = any(unit.pinned for lane in self._lanes for unit in lane.units)
             experts = any(unit.experts for lane in self._lanes for unit in lane.units)
             draw_legend(p, box, hue, t, pinned, experts)
-
-    def _draw_light(self, p: QPainter) -> None:
-        found = self._plan.slot_of(self._lit) if self._lit else None
-        if found is None or found.unit is None or not self._shows_truth():
-            return
-        t = theme_of(self)
-        if not found.unit.carried:
-            draw_running(p, found, found.unit, t, self._halo)
-            return
-        draw_source(p, found, t)
-        berth = berth_of(self._plan, found.unit)
-        if berth is not None:
-            draw_ribbon(p, found, berth, self._plan.lanes[found.lane].hue, t)
-            draw_running(p, berth, found.unit, t, self._halo)
-
-    def _light_areas(self) -> list[QRect]:
-        found = self._plan.slot_of(self._lit) if self._lit else None
-        if found is None or found.unit is None:
-            return []
-        areas = [light_area(found)]
-        berth = berth_of(self._plan, found.unit) if found.unit.carried else None
-        if berth is not None:
-            areas += [light_area(berth), ribbon(found, berth).boundingRect().adjusted(-20, -14, 20, 14)]
-        return [area.toAlignedRect() for area in areas]
 
     def _shows_truth(self) -> bool:
         state = self._session.state
@@ -433,44 +384,25 @@ class LayerMap(QWidget):
         extend = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
         letters = {} if event.modifiers() & COMMANDS else letters_of(self._lanes)
         if key in step:
-            self._move_along(step[key], extend)
+            self._step_to(along(self._plan, self._focus, step[key]), extend)
         elif self._hand.keys and event.text().upper() in letters:
             self._move_to(letters[event.text().upper()])
         elif key in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace) and self._hand.keys:
             self._move_to(None)
         elif key in side:
-            self._move_across(side[key])
+            here = self._focus_slot()
+            self._step_to(along(self._plan, None, 1) if here is None else across(self._plan, here, side[key]))
         elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
-            self._move_along(-(10**6) if key == Qt.Key.Key_Home else 10**6, extend)
+            self._step_to(along(self._plan, self._focus, -FAR if key == Qt.Key.Key_Home else FAR), extend)
         elif key == Qt.Key.Key_Escape and self._focus is not None:
             self._clear_focus()
         else:
             super().keyPressEvent(event)
 
-    def _move_along(self, by: int, extend: bool = False) -> None:
-        """Through the blocks of the sweep, then the other claims of each lane."""
-        blocks = self._plan.sweep() + [slot for slot in self._plan.slots if slot.unit and slot.unit.order < 0]
-        if not blocks:
-            return
-        keys = [(slot.lane, slot.unit.key) for slot in blocks if slot.unit]
-        at = keys.index(self._focus) if self._focus in keys else -1
-        lane, key = keys[max(0, min(len(keys) - 1, at + by))]
-        self.focus_block(key, lane, extend)
-
-    def _move_across(self, by: int) -> None:
-        """To the nearest block, in height, of the next lane that has any."""
-        here = self._focus_slot()
-        if here is None:
-            return self._move_along(1)
-        lane = here.lane + by
-        while 0 <= lane < len(self._lanes):
-            blocks = [slot for slot in self._plan.slots if slot.lane == lane and slot.unit]
-            if blocks:
-                y = here.rect.center().y()
-                nearest = min(blocks, key=lambda slot: abs(slot.rect.center().y() - y))
-                return self.focus_block(nearest.unit.key if nearest.unit else "", lane)
-            lane += by
-        return None
+    def _step_to(self, block: Block | None, extend: bool = False) -> None:
+        if block is not None:
+            lane, key = block
+            self.focus_block(key, lane, extend)
 
     # -- size and theme ------------------------------------------------------------------------------------------
 
@@ -482,12 +414,3 @@ class LayerMap(QWidget):
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
             self._still.drop()
         super().changeEvent(event)
-
-
-def _frame_of(lane: Lane) -> tuple[object, ...]:
-    """What a lane's frame and words are drawn from, without blocks and without memory that comes and goes."""
-    return lane.title, lane.total, lane.limit, lane.over, lane.note, lane.taken
-
-
-def _memory_of(lane: Lane) -> tuple[object, ...]:
-    return lane.margin, lane.other, lane.spare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QPixmap
 
 from layerlight.ui.arrangement import NUMBERS, PAD, Arrangement, Slot
@@ -144,3 +144,30 @@ def berth_of(plan: Arrangement, unit: Unit) -> Slot | None:
                 if found is not None:
                     return plan.slots[found]
     return None
+
+
+def draw_light(p: QPainter, plan: Arrangement, running: str, t: Theme, halo: Halo) -> None:
+    """The block that runs, and where it rests elsewhere the way it takes from there."""
+    found = plan.slot_of(running)
+    if found is None or found.unit is None:
+        return
+    if not found.unit.carried:
+        draw_running(p, found, found.unit, t, halo)
+        return
+    draw_source(p, found, t)
+    berth = berth_of(plan, found.unit)
+    if berth is not None:
+        draw_ribbon(p, found, berth, plan.lanes[found.lane].hue, t)
+        draw_running(p, berth, found.unit, t, halo)
+
+
+def light_areas(plan: Arrangement, running: str | None) -> list[QRect]:
+    """All that `draw_light` may paint."""
+    found = plan.slot_of(running) if running else None
+    if found is None or found.unit is None:
+        return []
+    areas = [light_area(found)]
+    berth = berth_of(plan, found.unit) if found.unit.carried else None
+    if berth is not None:
+        areas += [light_area(berth), ribbon(found, berth).boundingRect().adjusted(-20, -14, 20, 14)]
+    return [area.toAlignedRect() for area in areas]

@@ -12,7 +12,7 @@ from layerlight.ui.machine_watch import KEPT, Sample
 from layerlight.ui.palette import theme_of
 
 WIDTH, HEIGHT = 72, 18
-LEAST = 60.0
+LEAST = 30.0
 """Seconds that its width stands for at first."""
 
 

@@ -84,6 +84,8 @@ PARTS = (
     "layerlight.ui.map_legend",
     "layerlight.ui.map_painter",
     "layerlight.ui.still",
+    "layerlight.ui.map_repair",
+    "layerlight.ui.map_steps",
     "layerlight.ui.move_menu",
     "layerlight.ui.layer_map",
     "layerlight.ui.layer_list",
