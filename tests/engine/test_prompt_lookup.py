@@ -92,10 +92,10 @@ def test_a_state_that_cannot_be_taken_back_is_refused(kind: str) -> None:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **sizes))
     if kind not in CARRIED_ALONG:
-        require_lookup(model, "", 256)
+        require_lookup(model, 256)
         return
     with pytest.raises(BadRequest, match="state") as refused:
-        require_lookup(model, "", 256)
+        require_lookup(model, 256)
     assert "off" in refused.value.hint
 
 
@@ -108,17 +108,29 @@ def test_a_refusal_leaves_the_model_as_it_was(engine: TorchEngine, folder_of: Fo
     assert len(ask(engine, TEXT, 4).tokens) == 4
 
 
-def test_what_rounds_or_turns_otherwise_is_refused(engine: TorchEngine, folder_of: Folder) -> None:
-    """An 8-bit cache, and positions that count another way once a text is long."""
-    engine.load(replace(request_for(folder_of("tied"), context=128), kv="fp8"), Events().job())
-    with pytest.raises(BadRequest, match="8-bit KV cache"):
-        ask(engine, TEXT, 8, prompt_lookup=DRAFTED)
+def test_positions_that_turn_by_length_are_refused(engine: TorchEngine, folder_of: Folder) -> None:
+    """A draft that reaches beyond the length would turn them for the tokens before it too."""
+    engine.load(request_for(folder_of("tied"), context=128), Events().job())
     assert engine.loaded is not None
     model = engine.loaded.model
     model.config.rope_parameters = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
-    require_lookup(model, "", 256)
+    require_lookup(model, 256)
     with pytest.raises(BadRequest, match="positions"):
-        require_lookup(model, "", 257)
+        require_lookup(model, 257)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["tied", "gpt2", "alibi mpt"])
+def test_an_8_bit_cache_takes_drafts_back(kind: str, dtype: str, engine: TorchEngine, folder_of: Folder) -> None:
+    """Each token is packed by itself, so that it does not matter how many came with it."""
+    load = replace(request_for(folder_of(kind), context=256, dtype=dtype), kv="fp8")
+    engine.load(load, Events().job())
+    plain = ask(engine, TEXT, 40)
+    engine.kept.drop()
+    found = ask(engine, TEXT, 40, prompt_lookup=DRAFTED)
+    assert found.tokens == plain.tokens
+    assert found.drafts is not None
+    assert found.drafts.drafted > found.drafts.accepted
 
 
 def test_a_pass_that_gives_several_tokens_streams_them_and_is_counted_once(

@@ -37,14 +37,18 @@ class DraftCount:
         return Drafts(self.passes, self.drafted, self.accepted)
 
 
-def require_lookup(model: Any, kv: str, context: int) -> None:
-    """Raises BadRequest where checking several tokens in a pass would not give the tokens that single passes give."""
-    why = _hindrance(model, kv, context)
+def require_lookup(model: Any, context: int) -> None:
+    """Raises BadRequest where checking several tokens in a pass would not give the tokens that single passes give.
+
+    It does everywhere else, up to rounding: in half precision a pass of several tokens rounds otherwise than one of a
+    single token, and where two tokens are as good as equally likely the other one may be taken.
+    """
+    why = _hindrance(model, context)
     if why:
         raise BadRequest(f"Prompt lookup can't be used here: {why}.", hint="Turn prompt lookup off.")
 
 
-def _hindrance(model: Any, kv: str, context: int) -> str:
+def _hindrance(model: Any, context: int) -> str:
     from transformers import DynamicCache, GenerationMixin
     from transformers.cache_utils import DummyLayer, DynamicIndexedLayer, DynamicLayer, DynamicSlidingWindowLayer
 
@@ -57,8 +61,6 @@ def _hindrance(model: Any, kv: str, context: int) -> str:
         return "some layers of this model keep a state that can't be taken back when a drafted token was wrong"
     if turns_by_length(config, context):
         return "this model counts positions another way in long texts, and a draft may reach beyond the text"
-    if kv:
-        return "with an 8-bit KV cache a pass of several tokens does not compute what single passes do"
     return ""
 
 

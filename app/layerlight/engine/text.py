@@ -103,7 +103,7 @@ def answer(request: TextRequest, loaded: LoadedModel, kept: KeptCache, job: Job)
     loaded.files.check()
     prompt = _prompt(request, loaded.tokenizer, loaded.request, loaded.config, job)
     if request.prompt_lookup:
-        require_lookup(loaded.model, loaded.request.kv, prompt.context)
+        require_lookup(loaded.model, prompt.context)
     layout = tuple((placed.layer, placed.runs_on) for placed in loaded.placed)
     begun = kept.take(loaded.model, prompt.ids, layout, prompt.context)
     reused, chunk = begun.reused, tokens_a_pass(loaded.model, loaded.request.prefill_chunk, len(prompt.ids))

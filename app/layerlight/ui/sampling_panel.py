@@ -13,7 +13,8 @@ from layerlight.ui.session import Session
 
 _LOOKUP = (
     "So many tokens are guessed from the text so far and checked in one pass. Faster where an answer repeats its prompt"
-    " and layers are read from disk; slower where nothing repeats and layers rest in RAM."
+    " and layers are read from disk, slower where nothing repeats."
+    " In half precision, where two tokens are as good as equally likely, it may take the other one."
 )
 
 
