@@ -1,5 +1,5 @@
-"""`layerlight bench runtime`: layers on disk beside accelerate's and the disk alone; loads, prompts and tokens in RAM
-beside transformers'."""
+"""`layerlight bench runtime`: layers on disk and carried to a device beside accelerate's, the disk and the bus alone;
+loads, prompts and tokens in RAM beside transformers'."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from layerlight.bench.device_pairs import measure_device
 from layerlight.bench.disk_pairs import Pair, measure, measure_experts, measure_mapped
 from layerlight.bench.finding import Finding, spread
 from layerlight.bench.first_token import measure_loads, measure_memory
@@ -48,7 +49,7 @@ CASES = (
 )
 
 
-PARTS = ("all-disk", "half-disk", "mapped", "experts", "load", "memory", "prompt", "decode")
+PARTS = ("all-disk", "half-disk", "mapped", "experts", "device", "load", "memory", "prompt", "decode")
 """What can be measured alone, in the order in which all of it is."""
 
 
@@ -69,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
         console.print("all layers mapped from their files, warm", style="dim")
         of_ram = measure_mapped(folder, asked.pairs, 4 * asked.tokens, console)
     of_used = _experts(2 * asked.tokens, console) if "experts" in asked.only else None
-    return judge(console, found, of_ram, of_used, list(_in_ram(folder, asked, console)))
+    return judge(console, found, of_ram, of_used, list(_others(folder, asked, console)))
 
 
 def _disk(case: Case, folder: Path, asked: argparse.Namespace, console: Console) -> list[Pair]:
@@ -82,8 +83,11 @@ def _experts(tokens: int, console: Console) -> float:
     return measure_experts(random_experts(own_folders().cache / "bench" / "experts-1gb"), tokens, console)
 
 
-def _in_ram(folder: Path, asked: argparse.Namespace, console: Console) -> Iterator[Finding]:
-    """What is found of loads, of their memory, and of prompts and tokens in RAM."""
+def _others(folder: Path, asked: argparse.Namespace, console: Console) -> Iterator[Finding]:
+    """What is found of layers carried to a device, of loads and their memory, and of prompts and tokens in RAM."""
+    if "device" in asked.only:
+        console.print("half the layers carried from RAM to an accelerator", style="dim")
+        yield from measure_device(folder, asked.pairs, 4 * asked.tokens, console)
     if "load" in asked.only:
         console.print("from the choice of a model to its first token, warm", style="dim")
         yield from measure_loads(folder, asked.pairs, console)
