@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from layerlight.bench.answers import QUESTION, ask, generated, running_engine
 from layerlight.bench.finding import Finding, at_most
+from layerlight.bench.machine_state import MachineState
+from layerlight.bench.stopwatch import TimedPair, Took, clock_of, line, speeds, timed
 from layerlight.core.device import CPU, DISK, Budget, Machine, format_size
 from layerlight.core.errors import RunFailed
 from layerlight.core.inspection import inspect_folder
@@ -50,17 +51,17 @@ def measure_loads(folder: Path, pairs: int, console: Console) -> list[Finding]:
         _transformers(folder)
         first = _ours(engine, machine, folder)
         for number in range(pairs):
+            state = MachineState()
             if number % 2:
                 theirs, ours = _transformers(folder), _ours(engine, machine, folder)
             else:
                 ours, theirs = _ours(engine, machine, folder), _transformers(folder)
-            found.append(ours / theirs)
-            console.print(
-                f"  {number + 1}: {1000 * ours:.0f} ms, transformers {1000 * theirs:.0f} ms",
-                style="dim", highlight=False,
-            )  # fmt: skip
-    told = at_most("first token", found, OF_TRANSFORMERS, "of transformers' time")
-    return [Finding(f"{told.words} The very first time ours took {1000 * first:.0f} ms.", told.missed)]
+            found.append(TimedPair(ours, theirs, state.quiet()))
+            console.print(line(number, found[-1]), style="dim", highlight=False)
+    times = [1 / speed for speed in speeds(found)]
+    told = at_most("first token", times, OF_TRANSFORMERS, f"of transformers' time {clock_of(found)}")
+    words = f"{told.words} The very first time ours took {1000 * first.wall:.0f} ms."
+    return [Finding(words, told.missed)]
 
 
 def measure_memory(folder: Path) -> list[Finding]:
@@ -76,32 +77,36 @@ def measure_memory(folder: Path) -> list[Finding]:
         ]
 
 
-def _ours(engine: TorchEngine, machine: Machine, folder: Path) -> float:
-    """Seconds from the choice to the first token."""
-    started = time.perf_counter()
-    engine.load(load_request(_plan(machine, folder)), Job(lambda _event: None))
-    ask(engine, 1)
-    seconds = time.perf_counter() - started
+def _ours(engine: TorchEngine, machine: Machine, folder: Path) -> Took:
+    """From the choice to the first token."""
+
+    def first_token() -> None:
+        engine.load(load_request(_plan(machine, folder)), Job(lambda _event: None))
+        ask(engine, 1)
+
+    took, _ = timed(first_token)
     engine.unload(Job(lambda _event: None))
-    return seconds
+    return took
 
 
-def _transformers(folder: Path) -> float:
+def _transformers(folder: Path) -> Took:
     """The same with plain transformers, which need not place anything."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from layerlight.engine.heap import trim
 
-    started = time.perf_counter()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
-    generated(model, tokenizer(QUESTION, return_tensors="pt")["input_ids"], 1)
-    seconds = time.perf_counter() - started
+    def first_token() -> Any:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+        generated(model, tokenizer(QUESTION, return_tensors="pt")["input_ids"], 1)
+        return model
+
+    took, model = timed(first_token)
     del model
     gc.collect()
     trim()
-    return seconds
+    return took
 
 
 def _plan(machine: Machine, folder: Path, dtype: str = "bfloat16", limit: int | None = None) -> Plan:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from layerlight.bench.answers import answer_of, answering, ask, generated, running_engine
+from layerlight.bench.answers import QUESTION, ask, generated, running_engine
 from layerlight.bench.finding import Finding, at_least
+from layerlight.bench.machine_state import MachineState
+from layerlight.bench.stopwatch import TimedPair, clock_of, line, speeds, timed
 from layerlight.core.device import Budget
 from layerlight.core.errors import RunFailed
 from layerlight.core.inspection import inspect_folder
@@ -36,42 +38,47 @@ def measure_prompts(folder: Path, pairs: int, console: Console) -> list[Finding]
     from layerlight.engine.single_passes import pays_off
 
     slow = pays_off(torch.bfloat16)
-    found = []
     with running_engine() as engine:
         model = _both(engine, folder)
         tokenizer = engine.loaded.tokenizer if engine.loaded else None
         text = PROMPT[: PROMPT_TOKENS - len(encode([ChatMessage("user", "")], tokenizer))]
         ids = torch.tensor([encode([ChatMessage("user", text)], tokenizer)])
-        generated(model, ids, 1)
-        ask(engine, 1, text)
-        for number in range(pairs):
-            began = time.perf_counter()
-            times, _ = generated(model, ids, 1)
-            theirs = times[-1] - began
-            ours = ask(engine, 1, text).time_to_first_token
-            if not ours:
-                raise RunFailed("No token came.")
-            found.append(theirs / ours)
-            console.print(_line(number, ours, theirs), style="dim", highlight=False)
+        found = _pairs(lambda: ask(engine, 1, text), lambda: generated(model, ids, 1), pairs, console)
     kind = "without" if slow else "with"
     name = f"prompt of {ids.shape[1]} tokens in bf16, on a CPU {kind} instructions for it"
-    return [at_least(name, found, FASTER if slow else AS_FAST, "of transformers' speed")]
+    of = f"of transformers' speed {clock_of(found)}"
+    return [at_least(name, speeds(found), FASTER if slow else AS_FAST, of)]
 
 
 def measure_decode(folder: Path, pairs: int, tokens: int, console: Console) -> list[Finding]:
-    """Speeds from token to token, as parts of plain transformers'. Raises RunFailed when the tokens differ."""
-    found = []
+    """Speeds of an answer to a short prompt, as parts of plain transformers'. Raises RunFailed when tokens differ."""
+    import torch
+
+    from layerlight.engine.prompt import encode
+
     with running_engine() as engine:
-        theirs = answering(_both(engine, folder), folder)
-        answer_of(engine, 2), theirs(2)  # both have seen all pages
-        for number in range(pairs):
-            seconds, answer = answer_of(engine, tokens)
-            of_theirs, expected = theirs(tokens)
-            if answer != expected:
-                raise RunFailed("The tokens differ from transformers'.")
-            found.append(of_theirs / seconds)
-            console.print(_line(number, seconds, of_theirs), style="dim", highlight=False)
-    return [at_least("token by token in bf16", found, DECODE, "of transformers' speed")]
+        model = _both(engine, folder)
+        tokenizer = engine.loaded.tokenizer if engine.loaded else None
+        ids = torch.tensor([encode([ChatMessage("user", QUESTION)], tokenizer)])
+        if list(ask(engine, tokens).tokens) != generated(model, ids, tokens)[1]:
+            raise RunFailed("The tokens differ from transformers'.")
+        found = _pairs(lambda: ask(engine, tokens), lambda: generated(model, ids, tokens), pairs, console)
+    return [at_least("token by token in bf16", speeds(found), DECODE, f"of transformers' speed {clock_of(found)}")]
+
+
+def _pairs(ours: Callable[[], object], theirs: Callable[[], object], count: int, console: Console) -> list[TimedPair]:
+    """Pairs of alternating order, after each has run once."""
+    ours(), theirs()
+    found = []
+    for number in range(count):
+        state = MachineState()
+        if number % 2:
+            (other, _), (own, _) = timed(theirs), timed(ours)
+        else:
+            (own, _), (other, _) = timed(ours), timed(theirs)
+        found.append(TimedPair(own, other, state.quiet()))
+        console.print(line(number, found[-1]), style="dim", highlight=False)
+    return found
 
 
 def _both(engine: Any, folder: Path) -> Any:
@@ -86,7 +93,3 @@ def _both(engine: Any, folder: Path) -> Any:
     plan = make_plan(inspect_folder(folder), machine, here, Wishes(dtype="bfloat16"))
     engine.load(load_request(plan), Job(lambda _event: None))
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
-
-
-def _line(number: int, ours: float, theirs: float) -> str:
-    return f"  {number + 1}: {1000 * ours:.0f} ms, transformers {1000 * theirs:.0f} ms"
