@@ -23,15 +23,16 @@ from layerlight.ui.fixes_panel import FixesPanel
 from layerlight.ui.happenings import SettingsChanged
 from layerlight.ui.layer_map import LayerMap
 from layerlight.ui.log_panel import LogPanel
-from layerlight.ui.map_heat import MODES
 from layerlight.ui.menus import Menus
 from layerlight.ui.notice_bar import NoticeBar
-from layerlight.ui.past_chats import PastChats, save_chat
+from layerlight.ui.past_chats import PastChats
 from layerlight.ui.pick_menus import MachineMenu, ShapeMenu
 from layerlight.ui.plan_panel import PlanPanel
+from layerlight.ui.possible import possible
 from layerlight.ui.reveal import Reveal
 from layerlight.ui.session import Session
 from layerlight.ui.shelf import Shelf
+from layerlight.ui.steering import Steering
 from layerlight.ui.steps import at_once
 from layerlight.ui.strategy_panel import StrategyPanel
 from layerlight.ui.theme import ThemeSwitch
@@ -43,8 +44,6 @@ from layerlight.ui.work_panel import PARTS, WorkPanel
 if TYPE_CHECKING:
     from layerlight.ui.unseen_dialog import UnseenDialog
 
-WIDER = 40
-"""px by which keys make the right panel wider."""
 MEASURE_EVERY = 2000
 """ms between two looks at the machine; at RAM too while the engine can't look yet."""
 
@@ -94,12 +93,13 @@ class Desk(QWidget):
         self._unseen: UnseenDialog | None = None
         self._work: WorkPanel | None = None
         self._turned = False
+        self._steering = Steering(session, self)
         self._layer_menu: QMenu | None = None
         self._command_palette: CommandPalette | None = None
         self.welcome, self._lanes = parts.welcome, parts.lanes
         self.welcome.opened.connect(self._open)
         self.welcome.starter_wanted.connect(session.fetch_starter)
-        self.welcome.chat_wanted.connect(self._show_chat)
+        self.welcome.chat_wanted.connect(self._steering.show_chat)
         self.welcome.unseen_wanted.connect(self._name_model)
         self._lanes.setFixedWidth(560)
         self._first = QWidget()
@@ -134,6 +134,11 @@ class Desk(QWidget):
     def work(self) -> WorkPanel:
         """The working view; made when it is first needed, so that the window is up at once."""
         return self._work or self._stand_up(WorkPanel(self._session, self._log))
+
+    def front(self) -> WorkPanel:
+        """Brings the working view to the front."""
+        self._pages.setCurrentWidget(self.work)
+        return self.work
 
     @property
     def command_palette(self) -> CommandPalette:
@@ -239,27 +244,12 @@ class Desk(QWidget):
             "redo": session.redo,
             "reset": session.reset_plan,
             "new_chat": session.new_conversation,
-            "past_chats": self._show_past,
             "answer_again": session.answer_again,
-            "edit_question": self._edit_question,
-            "copy_answer": lambda: self.work.chat.talk.copy_answer(),
-            "copy_chat": self._copy_chat,
-            "save_chat": self._save_chat,
+            **self._steering.commands(),
             "bring_back": session.conversations.bring_back,
-            "show_map": partial(self._show_view, "map"),
-            "show_table": partial(self._show_view, "table"),
-            **{f"heat_{mode}": partial(self._show_heat, mode) for mode, _ in MODES},
-            "show_plan": self._show_plan,
-            "show_chat": self._show_chat,
-            "log": self._show_log,
-            "wider_side": partial(self._widen_side, WIDER),
-            "narrower_side": partial(self._widen_side, -WIDER),
-            "left_panel": self._toggle_left,
             "full_screen": self.full_screen_wanted.emit,
             "notifications": self._toggle_notifications,
             "reduced_motion": self._toggle_motion,
-            "copy_facts": self._copy_facts,
-            "show_folder": self._show_folder,
             "commands": self._toggle_commands,
             "about": self._about,
         }
@@ -327,75 +317,17 @@ class Desk(QWidget):
             case "dismiss":
                 session.dismiss()
             case "details":
-                self._show_log()
+                self._steering.show_log()
             case "apply":
                 wishes = session.planning.advice.wishes if session.planning.advice else None
                 if wishes is not None:
                     session.change_settings(quantization=wishes.quantization)
-
-    def _show_heat(self, mode: str) -> None:
-        self._pages.setCurrentWidget(self.work)
-        self.work.show_heat(mode)
-
-    def _show_view(self, view: str) -> None:
-        self._pages.setCurrentWidget(self.work)
-        self.work.show_view(view)
-        self.work.focus_layers()
-
-    def _widen_side(self, by: int) -> None:
-        self.work.panes.widen_right(by)
-
-    def _toggle_left(self) -> None:
-        self.work.panes.toggle_left()
 
     def _toggle_notifications(self) -> None:
         self._session.change_settings(notifications=not self._session.settings.notifications)
 
     def _toggle_motion(self) -> None:
         self._session.change_settings(reduced_motion=not self._session.reduced_motion)
-
-    def _copy_facts(self) -> None:
-        self.work.facts.copy()
-
-    def _show_folder(self) -> None:
-        self.work.facts.show_folder()
-
-    def _show_plan(self) -> None:
-        self._show_side("plan")
-
-    def _show_chat(self) -> None:
-        self._show_side("chat")
-
-    def _show_past(self) -> None:
-        """The same keys lead back."""
-        shown = self.working and self.work.side == "chat" and self.work.chat.shows_past
-        self._show_side("chat")
-        if not shown:
-            self.work.chat.show_past()
-
-    def _edit_question(self) -> None:
-        self._show_side("chat")
-        self.work.chat.edit_question()
-
-    def _copy_chat(self) -> None:
-        current = self._session.conversations.current
-        if current is not None:
-            self._session.conversations.copy(current.id)
-
-    def _save_chat(self) -> None:
-        current = self._session.conversations.current
-        if current is not None:
-            save_chat(self, self._session, current)
-
-    def _show_log(self) -> None:
-        self._show_side("log")
-
-    def _show_side(self, side: str) -> None:
-        self._pages.setCurrentWidget(self.work)
-        self.work.show_side(side)
-        if side == "chat":
-            self.work.chat.show_talk()
-            self.work.chat.entry.setFocus()
 
     def _choose_theme(self, choice: str) -> None:
         self._menus.choose_theme(choice)
@@ -429,26 +361,8 @@ class Desk(QWidget):
         name = state.model.name if state.model else ""
         self.named.emit(f"{name} — Layerlight" if name else "Layerlight")
         actions = self._menus.actions
-        actions["load"].setEnabled(not session.load_refusal and not session.busy)
-        actions["unload"].setEnabled(state.loaded is not None and not session.busy)
-        actions["stop"].setEnabled(session.busy)
-        for key in ("starter", "survey"):
-            actions[key].setEnabled(not session.busy)
-        actions["calibrate"].setEnabled(session.can_calibrate)
-        actions["undo"].setEnabled(session.can_undo and not session.busy)
-        actions["redo"].setEnabled(session.can_redo and not session.busy)
-        actions["reset"].setEnabled(session.is_by_hand and not session.busy)
-        actions["new_chat"].setEnabled(not session.busy)
-        actions["answer_again"].setEnabled(session.can_answer_again)
-        actions["edit_question"].setEnabled(session.can_answer_again)
-        actions["bring_back"].setEnabled(session.conversations.deleted is not None)
-        for key in ("copy_chat", "save_chat"):
-            actions[key].setEnabled(session.conversations.current is not None)
-        actions["copy_answer"].setEnabled(any(turn.role == "assistant" for turn in session.turns))
-        for key in ("wider_side", "narrower_side", "left_panel"):
-            actions[key].setEnabled(self.working)
-        actions["copy_facts"].setEnabled(state.model is not None)
-        actions["show_folder"].setEnabled(bool(state.model and state.model.folder))
+        for key, can in possible(session, self.working).items():
+            actions[key].setEnabled(can)
         if settings:
             actions["reduced_motion"].setChecked(session.reduced_motion)
             actions["notifications"].setChecked(session.settings.notifications)

@@ -117,6 +117,8 @@ PARTS = (
     "layerlight.ui.berth",
     "layerlight.ui.reveal",
     "layerlight.ui.work_panel",
+    "layerlight.ui.possible",
+    "layerlight.ui.steering",
     "layerlight.ui.desk",
     "layerlight.core.inspecting.weight_sizes",
     "layerlight.ui.link",
