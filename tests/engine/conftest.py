@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from layerlight.core.folders import HOME_VARIABLE
+from layerlight.engine import single_passes
 from layerlight.engine.engine import TorchEngine
 from tests.engine.tiny_models import write_model
 
@@ -24,6 +25,12 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
         return made[kind]
 
     return folder
+
+
+@pytest.fixture(autouse=True)
+def passes_as_torch_makes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a CPU where long ones are faster in fp32: plain transformers, which ours is held to, rounds otherwise."""
+    monkeypatch.setattr(single_passes, "pays_off", lambda _dtype: False)
 
 
 @pytest.fixture

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn import functional
 
 from layerlight.engine import single_passes
+from layerlight.engine.engine import TorchEngine
 from layerlight.engine.single_passes import FROM_TOKENS, SingleLinear, compute_in_single, single_linear
+from tests.engine.events import Events, ask
+from tests.engine.tiny_models import request_for
 
 
 def _pays(monkeypatch: pytest.MonkeyPatch, *, pays: bool) -> None:
@@ -73,3 +79,20 @@ def test_nothing_changes_where_it_does_not_pay(dtype: torch.dtype, pays: bool, m
     model = torch.nn.Sequential(torch.nn.Linear(4, 4, dtype=dtype))
     assert compute_in_single(model, dtype) == 0
     assert type(model[0]) is torch.nn.Linear
+
+
+@pytest.mark.engine
+def test_the_same_tokens_wherever_layers_rest(
+    engine: TorchEngine, model_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights that it turns may be in a buffer of the ring only while the pass lasts."""
+    _pays(monkeypatch, pays=True)
+    folder, text = model_folder("llama"), "a long prompt " * 3
+    engine.load(request_for(folder, dtype="bfloat16"), Events().job())
+    in_ram = ask(engine, text)
+    assert in_ram.prompt_tokens >= FROM_TOKENS
+    assert engine.loaded is not None
+    assert any(type(module) is SingleLinear for module in engine.loaded.model.modules())
+    engine.load(request_for(folder, lambda index, count: "disk" if index else "cpu", dtype="bfloat16"), Events().job())
+    assert engine.loaded.streamed is not None
+    assert ask(engine, text).tokens == in_ram.tokens
