@@ -10,6 +10,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/as_strided_cpu_dispatch.h>
 #include <ATen/ops/set_cpu_dispatch.h>
+#include <ATen/ops/unfold_native.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
@@ -492,6 +493,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
   m.impl("as_strided", as_strided);
+  m.impl("unfold", at::native::unfold);  // run on an alias, a view of it would not be one in inference mode
   m.impl("resize_", resize);
   m.impl("set_.source_Storage_storage_offset", set_storage_at);
   m.impl("set_.source_Storage", set_storage);

@@ -101,8 +101,14 @@ VIEWS: dict[str, Operator] = {
 }
 
 
+@pytest.mark.parametrize("inference", [False, True])
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_share_memory(name: str, sim: ModuleType) -> None:
+def test_views_share_memory(name: str, inference: bool, sim: ModuleType) -> None:
+    with torch.inference_mode(inference):
+        _check_view(name, sim)
+
+
+def _check_view(name: str, sim: ModuleType) -> None:
     source = torch.arange(16.0).view(4, 4)
     placed = source.to("sim:0")
     used = sim.memory_allocated(0)
