@@ -60,6 +60,7 @@ class Library:
 
     broken: frozenset[str] = frozenset()
     holders: tuple[tuple[int, Any], ...] = ()
+    drawing: tuple[tuple[int, Any], ...] = ()
     NVMLError = NVMLError
 
     def __getattr__(self, name: str) -> Any:
@@ -71,6 +72,9 @@ class Library:
             "nvmlDeviceGetTemperature": 62, "nvmlDeviceGetPowerUsage": 84600,
             "nvmlDeviceGetComputeRunningProcesses": [
                 SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in self.holders
+            ],
+            "nvmlDeviceGetGraphicsRunningProcesses": [
+                SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in self.drawing
             ],
         }  # fmt: skip
         if name not in answers:
@@ -97,6 +101,8 @@ def _name(pid: int) -> str:
 def test_a_card_tells_its_load_heat_power_and_who_holds_most(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library(holders=((1, 6 * GIB), (2, 2 * GIB), (5, GIB)))
     assert told(monkeypatch, library) == (Card("RTX 4060", 0.97, 62, 84.6, Holder("program 2", 2 * GIB)),)
+    games = Library(holders=((2, GIB),), drawing=((5, 3 * GIB), (1, 4 * GIB)))
+    assert told(monkeypatch, games)[0].largest == Holder("program 5", 3 * GIB)
     gone = Library(holders=((3, 2 * GIB), (2, None)))
     assert told(monkeypatch, gone)[0].largest == Holder("process 3", 2 * GIB)
 

@@ -65,13 +65,14 @@ def _card(nvml: Any, handle: Any) -> Card:
     name = told(lambda: nvml.nvmlDeviceGetName(handle))
     load = told(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
     power = told(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
-    holders = told(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
+    computing = told(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
+    drawing = told(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) or []
     return Card(
         name.decode(errors="replace") if isinstance(name, bytes) else str(name or ""),
         load / 100 if isinstance(load, int) and 0 <= load <= 100 else None,
         told(lambda: nvml.nvmlDeviceGetTemperature(handle, 0)),
         power / 1000 if isinstance(power, int) and power >= 0 else None,
-        _largest(holders),
+        _largest([*computing, *drawing]),
     )
 
 
