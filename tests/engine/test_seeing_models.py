@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from layerlight.core.device import Budget
+from layerlight.core.export import python_snippet
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.messages import LayerRan, LoadRequest, ModelChecked, ModelLoaded, RunFinished
 from layerlight.core.model import LayerKind, ModelKind
+from layerlight.core.placing import make_plan
+from layerlight.core.plan import Wishes
 from layerlight.engine.chat_template import as_parts, wants_parts
 from layerlight.engine.engine import TorchEngine
 from layerlight.engine.loading import load_tokenizer
@@ -129,3 +134,20 @@ def test_a_template_beside_the_processor_is_the_tokenizers(name: str, tmp_path: 
     (folder / name).write_text(json.dumps({"chat_template": PARTS}))
     assert inspect_folder(folder).kind is ModelKind.CHAT
     assert load_tokenizer(str(folder)).chat_template == PARTS
+
+
+def test_it_is_said_that_text_alone_is_taken(seeing: Callable[[str], Path]) -> None:
+    assert any("pictures can't be shown" in note for note in inspect_folder(seeing("gemma3")).notes)
+
+
+def test_the_exported_snippet_loads_it(
+    seeing: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = inspect_folder(seeing("qwen2_5_vl"))
+    wishes = Wishes(pins=(("model.visual", "disk"), ("model.language_model.layers.1", "disk")))
+    script = tmp_path / "load.py"
+    script.write_text(python_snippet(make_plan(model, machine(), Budget(context=32), wishes)), encoding="utf-8")
+    made = runpy.run_path(str(script))
+    assert capsys.readouterr().out.startswith("Hello")
+    assert type(made["model"]).__name__ == model.architecture

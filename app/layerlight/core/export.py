@@ -96,7 +96,7 @@ def python_snippet(plan: Plan) -> str:
         f"MAX_MEMORY = {max_memory(plan)!r}",
         "",
         "tokenizer = AutoTokenizer.from_pretrained(FOLDER)",
-        "model = AutoModelForCausalLM.from_pretrained(",
+        f"model = {_auto_class(plan)}.from_pretrained(",
         "    FOLDER,",
         f"    dtype={dtype},",
         "    device_map=DEVICE_MAP,",
@@ -121,8 +121,13 @@ def _first_device(plan: Plan) -> str:
 
 
 def _imports(plan: Plan) -> tuple[str, ...]:
-    names = ("AutoModelForCausalLM", "AutoTokenizer")
+    names = (_auto_class(plan), "AutoTokenizer")
     return (*names, "BitsAndBytesConfig") if plan.wishes.quantization else names
+
+
+def _auto_class(plan: Plan) -> str:
+    sees = any(layer.kind is LayerKind.TOWER for layer in plan.model.layers)
+    return "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
 
 
 def _quantization(plan: Plan, dtype: str) -> tuple[str, ...]:

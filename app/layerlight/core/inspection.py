@@ -163,6 +163,8 @@ def _described(
             notes += told
         if verdict.kind is ModelKind.BASE and tokenizer.found:
             notes.append("It has no chat template: it continues your text.")
+        if "vision_config" in config.content:
+            notes.append("It can see as well, but it is given text alone: pictures can't be shown to it yet.")
     rules = name_rules(config, shape.layers if shape else None)
     layers, left_out = layers_of(tensors, rules)
     tied: tuple[tuple[str, ...], ...] = ()

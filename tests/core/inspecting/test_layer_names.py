@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from layerlight.core.inspecting.layer_names import NameRules, loaded_name, stack_of, unit_of
+from layerlight.core.inspecting.layer_names import NameRules, kind_of, loaded_name, stack_of, unit_of
 from layerlight.core.inspecting.layers import layers_of
-from layerlight.core.model import Tensor
+from layerlight.core.model import LayerKind, Tensor
 
 TEXT = "model.layers.0.self_attn.q_proj.weight"
 NESTED = "model.language_model.layers.0.self_attn.q_proj.weight"
@@ -112,3 +112,24 @@ def test_no_name_is_the_beginning_of_another_modules() -> None:
     assert "" not in names
     assert not [(a, b) for a in names for b in names if b.startswith(a + ".")]
     assert [layer.index for layer in layers if layer.index is not None] == list(range(25))
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind"),
+    [
+        ("model.vision_tower", LayerKind.TOWER),
+        ("model.multi_modal_projector", LayerKind.TOWER),
+        ("model.image_newline", LayerKind.TOWER),
+        ("model.view_separator", LayerKind.TOWER),
+        ("model.generation_head", LayerKind.TOWER),
+        ("model.language_model.embed_tokens", LayerKind.EMBEDDING),
+        ("model.language_model.norm", LayerKind.NORM),
+        ("model.language_model.per_layer_model_projection", LayerKind.OTHER),
+        ("model.language_model.per_layer_projection_norm", LayerKind.NORM),
+        ("model.language_model.layers.1", LayerKind.DECODER),
+        ("lm_head", LayerKind.HEAD),
+    ],
+)
+def test_towers_are_what_stands_beside_the_language_model(unit: str, kind: LayerKind) -> None:
+    """Gemma 4 projects in every pass over text: what lies in its language model is priced."""
+    assert kind_of(unit, "model.language_model.layers", NameRules("gemma4", nested=True)) is kind

@@ -61,9 +61,9 @@ TEXT_ONLY = frozenset({"qwen3_5", "qwen3_5_moe", "llama4", "mllama", "qwen4_exp"
 """Types whose whole files AutoModelForCausalLM loads as their language model alone."""
 
 _WITHOUT_ROTARY = """
-bart biogpt bloom cpmant ctrl falcon_mamba gpt-sw3 gpt2 gpt_bigcode gpt_neo glm5_next granitemoehybrid
-inkling2_loop_text inkling2_text inkling_text jamba kimi_linear mamba mamba2 moshi mpt nemotron_h openai-gpt opt
-recurrent_gemma rwkv xglm xlm xlnet xlstm zamba zamba2
+bart biogpt bloom cpmant ctrl falcon_mamba gpt-sw3 gpt2 gpt_bigcode gpt_neo glm5_next granitemoehybrid inkling2
+inkling2_loop inkling2_loop_text inkling2_text inkling_mm_model inkling_text jamba kimi_linear mamba mamba2 moshi mpt
+nemotron_h openai-gpt opt recurrent_gemma rwkv xglm xlm xlnet xlstm zamba zamba2
 """
 _NO_ROTARY = frozenset(_WITHOUT_ROTARY.split())
 _BUFFERS = {
@@ -83,7 +83,7 @@ _MASKED = frozenset({"gpt2", "gpt-sw3", "gpt_neo", "gptj", "gpt_neox", "codegen"
 
 _TOWER = re.compile(
     r"vision|visual|vit\b|image|audio|speech|video|projector|projection|multi_modal|multimodal|connector|merger|aligner"
-    r"|perceiver|resampler|vqmodel|embed_tokens_extend"
+    r"|perceiver|resampler|vqmodel|embed_tokens_extend|^model\.generation_|separator"
 )
 _EMBEDDING = re.compile(r"embed|^w[tp]?e?$|emb$")
 OTHER_EMBEDDINGS = re.compile(r"pos|wpe|per_layer|type|extend")
@@ -188,13 +188,19 @@ def kind_of(unit: str, stack: str | None, rules: NameRules) -> LayerKind:
         return LayerKind.HEAD
     if last.startswith("rotary"):
         return LayerKind.OTHER
-    if rules.nested and _TOWER.search(unit):
+    if rules.nested and _TOWER.search(unit) and not _in_language_model(unit, stack):
         return LayerKind.TOWER
     if _NORM.search(last):
         return LayerKind.NORM
     if _EMBEDDING.search(last):
         return LayerKind.EMBEDDING
     return LayerKind.OTHER
+
+
+def _in_language_model(unit: str, stack: str | None) -> bool:
+    """Whether it lies beside the stack in a language model that has a module of its own, as Gemma 4's projections."""
+    around = (stack or "").rpartition(".")[0]
+    return "." in around and unit.startswith(around + ".")
 
 
 def buffer_modules(stack: str | None, rules: NameRules) -> tuple[str, ...]:
