@@ -57,7 +57,7 @@ def _checked(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str]) -> 
 
 
 def ways_to_run(plan: Plan, places: Mapping[str, str]) -> list[dict[str, str]]:
-    """Where each layer could run: what rests in RAM or on disk on the main device, or all such experts in RAM.
+    """Where each layer could run: what rests in RAM or on disk on the main device, or such experts or all of it in RAM.
 
     No way where a layer would run on another device than its experts. RAM is no place beside its own accelerator.
     """
@@ -69,11 +69,12 @@ def ways_to_run(plan: Plan, places: Mapping[str, str]) -> list[dict[str, str]]:
         name: "cpu" if kinds[name] is LayerKind.EXPERTS and places[name] in ("cpu", "disk") else run
         for name, run in carried.items()
     }
+    in_place = {name: "cpu" if place in ("cpu", "disk") else place for name, place in places.items()}
     ways = [carried]
     if plan.model.quantization and not memory.expands(plan.model.quantization, plan.machine.devices):
-        staying = carried  # a CPU has no kernel for packed weights
-    if main != "cpu" and not unified and plan.budget.limit("cpu") != 0 and staying != carried:
-        ways.append(staying)
+        staying = in_place = carried  # a CPU has no kernel for packed weights
+    if main != "cpu" and not unified and plan.budget.limit("cpu") != 0:
+        ways += [each for each in (staying, in_place) if each not in ways]
     nested = nested_in(plan.model)
     return [runs for runs in ways if all(runs[inner] in (runs[outer], "cpu") for inner, outer in nested)]
 
@@ -175,7 +176,8 @@ def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main:
     for place in {main, *(place for place in places.values() if place not in ("cpu", "disk"))}:
         used[place] += _working(plan, place, passing if place == main else 0)
     if main != "cpu" and "cpu" in runs.values():
-        used["cpu"] += _working_of_experts(plan)
+        whole = any(runs[layer.name] == "cpu" and layer.kind is not LayerKind.EXPERTS for layer in plan.model.layers)
+        used["cpu"] += _working(plan, "cpu", 0) if whole else _working_of_experts(plan)
     used["cpu"] += BUFFERS * max(
         (_whole(plan, group) for group in groups_of(plan.model) if _is_ahead(group[0], places, runs)), default=0
     )
@@ -382,6 +384,7 @@ class Table:
             0 if group[0].kind is LayerKind.EXPERTS else BUFFERS * weights
             for group, weights in zip(self.groups, self.weights, strict=True)
         ]
+        self.experts = [group[0].kind is LayerKind.EXPERTS for group in self.groups]
         self.answer = _prompt_and_answer(plan)[1]
         number = {layer.name: at for at, group in enumerate(self.groups) for layer in group}
         self.stations = [number[layer.name] for layer in plan.model.layers if _is_station(layer)]
@@ -392,13 +395,11 @@ class Table:
     def total(self, chosen: Sequence[str]) -> float:
         """Seconds of the workload with each group at this place; infinite when that does not fit."""
         places = {layer.name: place for group, place in zip(self.groups, chosen, strict=True) for layer in group}
-        ways = ways_to_run(self.plan, places) if self.nested else [None]
         main = main_of(self.plan.machine, chosen)
-        carried = [main if place in ("cpu", "disk") else place for place in chosen]
         return min(
             (
-                self._total(chosen, main, carried if way is None else [way[group[0].name] for group in self.groups])
-                for way in ways
+                self._total(chosen, main, [way[group[0].name] for group in self.groups])
+                for way in ways_to_run(self.plan, places)
             ),
             default=float("inf"),
         )
@@ -417,7 +418,8 @@ class Table:
         for place in {main, *runs} - ({"cpu"} if main != "cpu" else set()):
             used[place] += self.working[place, passing if place == main else 0]
         if main != "cpu" and "cpu" in runs:
-            used["cpu"] += self.beside
+            whole = any(run == "cpu" and not apart for run, apart in zip(runs, self.experts, strict=True))
+            used["cpu"] += self.working["cpu", 0] if whole else self.beside
         for place, size in used.items():
             most = self.capacity[place]
             if most is not None and size > most:

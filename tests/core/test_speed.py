@@ -10,7 +10,17 @@ from layerlight.core.model import LayerKind, Model
 from layerlight.core.planning.runtime import ACCELERATE, RING, TODAY
 from layerlight.core.planning.units import units_of
 from layerlight.core.planning.workload import USUAL, Workload
-from layerlight.core.speed import LAYER_OVERHEAD, Prices, Traffic, carry_seconds, load_seconds, rates_of, traffic_of
+from layerlight.core.speed import (
+    LAYER_OVERHEAD,
+    WAITING,
+    WORKING,
+    Prices,
+    Traffic,
+    carry_seconds,
+    load_seconds,
+    rates_of,
+    traffic_of,
+)
 from tests.core.models import accelerator, dense, disk, layer, machine, ram, tensor
 
 RATES = (
@@ -57,7 +67,9 @@ def test_layers_on_disk_are_read_ahead_while_the_processor_computes() -> None:
     assert (there + here).decode(TODAY) == pytest.approx(max(read, 2 * work))
     assert sum([here] * 9, there).decode(TODAY) == pytest.approx(10 * work), "what is read hides behind the work"
     assert (there + here).waiting() == pytest.approx(read - 2 * work)
-    assert price.one_by_one(there) == pytest.approx(2 * (read + work))
+    mixed = [price.shared(there, shares) for shares in (WORKING, WAITING, (0.5, 0.5))]
+    assert mixed == pytest.approx([2 * work, work + read, work + read])
+    assert max(*mixed, 2 * read) == pytest.approx(price.of(there)), "of work and reads the longer counts"
 
 
 def test_reading_threads_slow_the_work_of_layers_on_disk() -> None:

@@ -146,7 +146,7 @@ def test_only_what_nothing_hides_is_told_as_waiting(free: tuple[int, int], fast:
     wishes = Wishes(map=tuple(plan.device_map().items()))
     saved = plan.prediction.seconds_per_token - make_plan(model, at_once, Budget(), wishes).prediction.seconds_per_token
     assert sum(unit.seconds for unit in shown) == pytest.approx(plan.prediction.seconds_per_token, rel=0.01)
-    assert sum(unit.waited for unit in shown) == pytest.approx(saved)
+    assert sum(unit.waited for unit in shown) == pytest.approx(saved, rel=1e-4), "but for hand-overs"
     assert 0 < saved < plan.prediction.seconds_per_token
     assert all(bool(unit.waited) == (unit.carried and unit.size > 0) for unit in shown if unit.kind == "layer")
 

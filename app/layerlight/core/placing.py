@@ -22,7 +22,7 @@ from layerlight.core.plan import (
 )
 from layerlight.core.planning.bundles import Part, Ways, bundles_of, runs_together
 from layerlight.core.planning.choosing import Choice, Choosing
-from layerlight.core.planning.device_sets import DeviceSet, device_sets, may_stay
+from layerlight.core.planning.device_sets import DeviceSet, Stays, device_sets, may_stay
 from layerlight.core.planning.kv_choice import KV_CACHES, saved_words, why_not
 from layerlight.core.planning.pins import pinned_units
 from layerlight.core.planning.placement_map import place_by_hand
@@ -35,7 +35,7 @@ from layerlight.core.sizing.stored_format import stored_format
 from layerlight.core.sizing.told_bytes import told_weights, told_work
 from layerlight.core.sizing.work import Work
 from layerlight.core.sizing.working_memory import work_of
-from layerlight.core.speed import Prices, Seconds
+from layerlight.core.speed import Prices, Seconds, total_of
 
 STRATEGIES = ("fastest", "most-on-gpu")
 """What the plan itself can follow; accelerate's own need accelerate, and so the engine."""
@@ -241,8 +241,9 @@ class _Task:
         self.bundles = bundles_of(self.units, shape, _rate_of(self.quantization), self.pins)
         self.parts = tuple(part for bundle in self.bundles for part in bundle.parts)
         apart = any(len(bundle.parts) > 1 for bundle in self.bundles)
-        # in RAM: packed weights wait for a kernel that a CPU does not have
-        self.may_stay = apart and (not model.quantization or expands)
+        self.stays: tuple[Stays, ...] = (Stays.EXPERTS, Stays.ALL) if apart else (Stays.ALL,)
+        if model.quantization and not expands:  # packed weights wait for a kernel that a CPU does not have
+            self.stays = ()
 
     def _work(self, device: Device) -> Work:
         """What a pass needs on a device that runs layers: by the empty model where it was asked, else by formula."""
@@ -281,7 +282,7 @@ class _Task:
         pinned = frozenset(self.pins.values())
         _check_quantized(tuple(pinned), self.quantization)
         alike = {room.device.id: self._worth(room, pinned) for room in self.rooms}
-        sets = tuple(device_sets(self.rooms, self.quantization is not None, pinned, alike, self.may_stay))
+        sets = tuple(device_sets(self.rooms, self.quantization is not None, pinned, alike, self.stays))
         if not sets:
             raise self._nowhere(pinned)
         bundle_of = {unit: number for number, bundle in enumerate(self.bundles) for unit in bundle.numbers}
@@ -290,14 +291,14 @@ class _Task:
             tuple(bundle_of[unit] for unit in self.steps),
             self.work,
             self.beside,
-            Ways(self.prices, self._cost),
+            Ways(self.prices, [room.device.id for room in self.rooms], self._cost),
             lambda source, target: self._wanted(0, self.prices.of(self.prices.hand_over(source, target))),
-            self._cost_on_cpu,
+            self._real_cost,
         )
         found = choosing.best(sets)
         if found is not None:
             return found
-        plain = (each for each in sets if not each.experts_stay)
+        plain = (each for each in sets if each.stays is Stays.NOTHING)
         return min((self._nearest(each, choosing.is_complete) for each in plain), key=self._lack)
 
     def _nowhere(self, pinned: frozenset[str]) -> DoesNotFit:
@@ -353,12 +354,18 @@ class _Task:
     def _cost(self, unit: Unit, place: str, seconds: float) -> float:
         return self._wanted(unit.size if place in (CPU, DISK) else 0, seconds)
 
-    def _cost_on_cpu(self, places: tuple[str, ...]) -> float:
-        """What all units cost together on these places where the CPU runs them."""
-        each = (self._seconds_of(part, place, CPU) for part, place in zip(self.parts, places, strict=True))
-        return self._wanted(sum(unit.size for unit in self.units), self.prices.of(sum(each, Seconds())))
+    def _real_cost(self, places: tuple[str, ...], devices: DeviceSet) -> float:
+        """What all units and hand-overs cost together on these places, reading ahead while others work."""
+        choice = Choice(places, devices)
+        runs = [self.runs_on(choice, number) for number in range(len(places))]
+        every = [self.seconds_of(*where) for where in zip(self.parts, places, runs, strict=True)]
+        crossings = self._hand_overs(choice) if devices.shares_work else ()
+        total = total_of([*every, *(self.prices.hand_over(each.source, each.target) for each in crossings)])
+        away = sum(unit.size for unit, place in zip(self.units, places, strict=True) if place in (CPU, DISK))
+        return self._wanted(away, self.prices.of(total))
 
-    def _seconds_of(self, part: Part, place: str, runs_on: str) -> Seconds:
+    def seconds_of(self, part: Part, place: str, runs_on: str) -> Seconds:
+        """Of a unit that rests on this place and runs there."""
         known = self._known_seconds.get((part.kind, place, runs_on))
         if known is None:
             each = (self.prices.layer(traffic, place, runs_on) for traffic in part.traffic)
@@ -381,11 +388,11 @@ class _Task:
         return room.capacity, room.device.kind, room.device.shares_memory_with, rates
 
     def _devices_of(self, places: Sequence[str]) -> list[DeviceSet]:
-        """The devices in use; twice where experts may be carried from RAM or run there."""
+        """The devices in use; more than once where layers may be carried from RAM or run there."""
         accelerators = tuple(room for room in self.rooms if room.device.is_accelerator and room.device.id in places)
         others = tuple(room for room in self.rooms if not room.device.is_accelerator)
-        staying = self.may_stay and may_stay(accelerators, others)
-        return [DeviceSet(accelerators, others, stay) for stay in ((False, True) if staying else (False,))]
+        away = any(place in (CPU, DISK) for place in places) and may_stay(accelerators, others)
+        return [DeviceSet(accelerators, others, each) for each in (Stays.NOTHING, *(self.stays if away else ()))]
 
     # -- what it means -------------------------------------------------------------------------------------------------
 
@@ -432,32 +439,38 @@ class _Task:
         devices = choice.devices
         weights: dict[str, int] = {}
         kv: dict[str, int] = {}
-        carried = ring = beside = 0
+        carried = ring = 0
+        in_ram: set[LayerKind] = set()
         for number, (unit, place) in enumerate(zip(self.units, choice.places, strict=True)):
             runs = self.runs_on(choice, number)
-            beside = self.beside if runs == CPU != devices.main else beside
             weights[place] = weights.get(place, 0) + unit.size
             kv[runs] = kv.get(runs, 0) + unit.kv
-            carried = max(carried, unit.passing(place, runs) if runs == devices.main else 0)
-            ring = max(ring, unit.passing(place, runs) if runs == CPU != devices.main else 0)
+            if runs == CPU:
+                in_ram.add(unit.layers[0].kind)
+                ring = max(ring, unit.passing(place, CPU))
+            elif runs == devices.main:
+                carried = max(carried, unit.passing(place, runs))
         capacity = {room.device.id: room.capacity for room in self.rooms}
         return tuple(
             PlaceUse(
                 device.id,
                 weights.get(device.id, 0),
                 kv.get(device.id, 0),
-                (
-                    self.work[device.id].most
-                    if device.id == devices.main or (device.is_accelerator and device.id in weights)
-                    else 0
-                )
+                (self.work[device.id].most if device.is_accelerator and device.id in weights else 0)
                 + (max(0, carried - devices.carrying_room(self.work[device.id])) if device.id == devices.main else 0)
-                + (beside + ring if device.id == CPU else 0),
+                + (self._work_in_ram(in_ram, devices) + ring if device.id == CPU else 0),
                 reserve(device, self.budget),
                 capacity.get(device.id, 0),
             )
             for device in self.machine.devices
         )
+
+    def _work_in_ram(self, kinds: set[LayerKind], devices: DeviceSet) -> int:
+        """What the CPU needs to run these kinds of layers; of experts alone, which get their tokens from an
+        accelerator, less."""
+        if devices.accelerators and kinds == {LayerKind.EXPERTS}:
+            return self.beside
+        return self.work[CPU].most if kinds or not devices.accelerators else 0
 
     def _seconds_each(self, choice: Choice) -> list[Seconds]:
         """Of every layer of every unit."""
@@ -566,10 +579,11 @@ class _Reasons:
         return self._away(number, place, name)
 
     def _away(self, number: int, place: str, name: str) -> str:
-        main = self._choice.devices.main
-        if place == main:
+        devices = self._choice.devices
+        if not devices.accelerators:
             return f"{name} holds it and the CPU runs it."
         runs = self._task.runs_on(self._choice, number)
+        main = devices.accelerators[0].device.id
         use, unit = self._uses[main], self._task.units[number]
         left = None if use.capacity is None else max(0, use.capacity - use.used)
         full = (
@@ -577,7 +591,21 @@ class _Reasons:
             if left is not None and left < unit.size
             else f"What {main} has left is worth more to other layers"
         )
-        if runs == CPU:
+        if runs == CPU and unit.layers[0].kind is LayerKind.EXPERTS:
             return f"{full}. It rests on {name}, and the CPU computes with the experts that are chosen, where they lie."
+        if runs == CPU:
+            return f"{full}. {self._in_place(number, place, name, main)}"
         carried = " and is read from the file for every pass" if place == DISK else ""
         return f"{full}. It rests on {name}{carried}."
+
+    def _in_place(self, number: int, place: str, name: str, main: str) -> str:
+        """That the CPU computes it, with what both ways would take."""
+        task, part = self._task, self._task.parts[number]
+        here, there = (task.seconds_of(part, place, device).decode(task.prices.runtime) for device in (CPU, main))
+        read = " from disk" if place == DISK else ""
+        words = f"It rests on {name}, and the CPU computes it there: {_milliseconds(here)} a token"
+        return f"{words}, where carrying it{read} to {main} would take {_milliseconds(there)}."
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else f"{seconds:.2g} s"

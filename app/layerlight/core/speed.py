@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from layerlight.core.device import CPU, DISK, Machine
 from layerlight.core.model import LayerKind, TextShape
@@ -178,6 +178,28 @@ class Seconds:
         return max(0.0, self.decode_reading - self.decode_working)
 
 
+def total_of(every: Iterable[Seconds]) -> Seconds:
+    """Their sum."""
+    sums = [0.0] * 6
+    for each in every:
+        sums[0] += each.decode_carrying
+        sums[1] += each.decode_working
+        sums[2] += each.prefill_carrying
+        sums[3] += each.prefill_working
+        sums[4] += each.decode_reading
+        sums[5] += each.prefill_reading
+    return Seconds(*sums)
+
+
+Shares = tuple[float, float]
+"""Of prompt and decode the part of working that counts; of reading ahead the rest does. Reading and working go on at
+once, so that the longer of the two counts, which is no less than any such mixture."""
+
+WORKING: Shares = (1.0, 1.0)
+WAITING: Shares = (1.0, 0.0)
+"""Of a prompt the CPU computes longer than it reads, of a token often not."""
+
+
 class Prices:
     """Seconds of a workload on a machine: of layers by where they rest and run, and of hand-overs."""
 
@@ -235,10 +257,12 @@ class Prices:
         """Of the whole workload's seconds those of reading ahead."""
         return seconds.prefill_reading + self.workload.passes * seconds.decode_reading
 
-    def one_by_one(self, seconds: Seconds) -> float:
-        """Seconds of the whole workload if nothing were read ahead: these add up, layer by layer."""
-        alone = replace(seconds, decode_reading=0.0, prefill_reading=0.0)
-        return self.of(alone) + self.reading(seconds)
+    def shared(self, seconds: Seconds, shares: Shares) -> float:
+        """Seconds of the whole workload with these shares of what goes on at once: these add up, layer by layer."""
+        prompt, decode = shares
+        first = prompt * seconds.prefill_working + (1 - prompt) * seconds.prefill_reading
+        token = decode * seconds.decode_working + (1 - decode) * seconds.decode_reading
+        return seconds.prefill_carrying + first + self.workload.passes * (seconds.decode_carrying + token)
 
     def hand_over(self, source: str, target: str) -> Seconds:
         """Seconds in which hidden states go from one device to the next, through RAM, in a pass; on one device none."""

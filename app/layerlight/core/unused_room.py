@@ -22,6 +22,8 @@ class Fuller:
     """Bytes that would have no place; 0 when it fits."""
     slower: float
     """Seconds of the workload that it takes longer; below 0 it would be faster."""
+    runs_otherwise: bool = False
+    """Whether it fits only with other layers run elsewhere than the plan runs them, as by the CPU in place."""
 
     @property
     def is_refuted(self) -> bool:
@@ -50,7 +52,10 @@ def fuller_plans(plan: Plan, place: str) -> Iterator[Fuller]:
             )
         except LayerlightError:
             continue
-        yield Fuller(layer.name, place, other.shortfall, other.prediction.workload_seconds - seconds)
+        moved = zip(plan.placements, other.placements, strict=True)
+        otherwise = any(now.runs_on != then.runs_on for now, then in moved if now.layer not in together)
+        slower = other.prediction.workload_seconds - seconds
+        yield Fuller(layer.name, place, other.shortfall, slower, otherwise)
 
 
 def unused_words(plan: Plan, place: str) -> str:
@@ -63,6 +68,9 @@ def unused_words(plan: Plan, place: str) -> str:
     if found.lacking:
         free, lacking = format_size(max(0, use.capacity - use.used)), format_size(found.lacking)
         return f"{name} keeps {free} unused: for {found.layer}, the smallest elsewhere, {lacking} are missing."
+    if found.runs_otherwise:
+        longer = f"that would take {format_seconds(found.slower)} longer"
+        return f"{name} has room for {found.layer} only if other layers run elsewhere, and {longer}."
     return f"{name} has room for {found.layer}, but with it the work would take {format_seconds(found.slower)} longer."
 
 

@@ -11,7 +11,7 @@ from layerlight.core.model import LayerKind, TextShape
 from layerlight.core.planning.device_sets import DeviceSet
 from layerlight.core.planning.puzzle import Way
 from layerlight.core.planning.units import Unit
-from layerlight.core.speed import Prices, Traffic, traffic_of
+from layerlight.core.speed import WORKING, Prices, Seconds, Shares, Traffic, traffic_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,58 +77,103 @@ def _belongs(unit: Unit, bundle: Bundle) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A bundle kept on `places`, one for each part; `uses` are bytes of places."""
+
+    places: tuple[str, ...]
+    runs_on: str
+    needs: frozenset[str]
+    uses: tuple[tuple[str, int], ...]
+    transient: int
+    cost: float
+
+
 class Ways:
     """The ways to keep a bundle on sets of devices, each priced once."""
 
-    def __init__(self, prices: Prices, cost: Callable[[Unit, str, float], float]) -> None:
-        """`cost(unit, place, seconds)` is what a plan wants little of."""
-        self._prices, self._cost = prices, cost
-        self._known: dict[tuple[int, str, str, str], float] = {}
+    def __init__(self, prices: Prices, places: Sequence[str], cost: Callable[[Unit, str, float], float]) -> None:
+        """`places` are all that may be used; `cost(unit, place, seconds)` is what a plan wants little of."""
+        self._prices, self._places, self._cost = prices, tuple(places), cost
+        self._seconds: dict[tuple[int, str, str], list[Seconds]] = {}
+        self._kept: dict[Hashable, tuple[_Kept, ...]] = {}
+        self._known: dict[tuple[int, str, str, str, Shares], float] = {}
 
-    def of(self, bundle: Bundle, devices: DeviceSet) -> tuple[tuple[Way, ...], tuple[tuple[str, ...], ...]]:
+    def of(
+        self, bundle: Bundle, devices: DeviceSet, shares: Shares = WORKING
+    ) -> tuple[tuple[Way, ...], tuple[tuple[str, ...], ...]]:
         """(ways, for each the place of every part): those that run all parts on one device and keep to the pins.
 
-        Experts that stay in RAM are the one part that may run elsewhere: hidden states go there and come back.
+        Experts that stay in RAM are the one part that may run elsewhere: hidden states go there and come back. Where
+        the CPU runs whole layers beside accelerators, each way costs its `shares`.
         """
         at = {room.device.id: index for index, room in enumerate(devices.rooms)}
-        main = at.setdefault(devices.main, 0)
+        at.setdefault(devices.main, 0)
         ways, labels = [], []
-        for places in product(*(self._allowed(part, tuple(at)) for part in bundle.parts)):
-            runs_on = devices.runs_on(places[0])
-            runs = [devices.runs_on(place, part.layer_kind) for part, place in zip(bundle.parts, places, strict=True)]
-            if runs_on not in at or not runs_together(runs):
+        for each in self._every(bundle, devices, shares):
+            if not each.needs <= at.keys():
                 continue
             uses = [0] * len(at)
-            transient, cost = 0, 0.0
-            for part, place, run in zip(bundle.parts, places, runs, strict=True):
-                uses[at[place]] += part.unit.size
-                uses[at[runs_on]] += part.unit.kv
-                transient = max(transient, part.unit.passing(place, run) if run == devices.main else 0)
-                cost += self._read(part, place) if devices.main == CPU else self._price(part, place, run, runs_on)
-            rests = tuple(sorted({at[place] for place in places}))
-            ways.append(Way(cost, tuple(uses), transient, rests, main if runs_on == devices.main else at[runs_on]))
-            labels.append(places)
+            for place, size in each.uses:
+                uses[at[place]] += size
+            rests = tuple(sorted({at[place] for place in each.places}))
+            ways.append(Way(each.cost, tuple(uses), each.transient, rests, at[each.runs_on]))
+            labels.append(each.places)
         return tuple(ways), tuple(labels)
 
-    def _allowed(self, part: Part, places: tuple[str, ...]) -> tuple[str, ...]:
-        return places if part.pinned is None else tuple(place for place in places if place == part.pinned)
+    def _every(self, bundle: Bundle, devices: DeviceSet, shares: Shares) -> tuple[_Kept, ...]:
+        """On all places of the machine: what layers at rest cost depends on what runs them alone."""
+        key = (bundle.kind, devices.main, devices.stays, bool(devices.accelerators), shares)
+        known = self._kept.get(key)
+        if known is None:
+            choices = product(*(self._allowed(part) for part in bundle.parts))
+            every = (self._keep(bundle, places, devices, shares) for places in choices)
+            known = self._kept[key] = tuple(each for each in every if each is not None)
+        return known
+
+    def _keep(self, bundle: Bundle, places: tuple[str, ...], devices: DeviceSet, shares: Shares) -> _Kept | None:
+        runs = [devices.runs_on(place, part.layer_kind) for part, place in zip(bundle.parts, places, strict=True)]
+        if not runs_together(runs):
+            return None
+        transient, cost = 0, 0.0
+        uses: list[tuple[str, int]] = []
+        for part, place, run in zip(bundle.parts, places, runs, strict=True):
+            uses += (place, part.unit.size), (runs[0], part.unit.kv)
+            transient = max(transient, part.unit.passing(place, run) if run == devices.main else 0)
+            if devices.accelerators:
+                cost += self._price(part, place, run, runs[0], shares)
+            else:
+                cost += self._read(part, place)
+        return _Kept(places, runs[0], frozenset((*places, runs[0])), tuple(uses), transient, cost)
+
+    def _allowed(self, part: Part) -> tuple[str, ...]:
+        return self._places if part.pinned is None else (part.pinned,)
 
     def _read(self, part: Part, place: str) -> float:
         """Where the CPU runs everything a placement decides only what is read: all work is the same in each."""
-        known = self._known.get((part.kind, place, "", ""))
+        known = self._known.get((part.kind, place, "", "", WORKING))
         if known is None:
             seconds = sum(self._prices.reading(self._prices.layer(each, place, CPU)) for each in part.traffic)
-            known = self._known[part.kind, place, "", ""] = self._cost(part.unit, place, seconds)
+            known = self._known[part.kind, place, "", "", WORKING] = self._cost(part.unit, place, seconds)
         return known
 
-    def _price(self, part: Part, place: str, run: str, outer: str) -> float:
+    def _price(self, part: Part, place: str, run: str, outer: str, shares: Shares) -> float:
         """Of a part that rests on `place` and runs on `run`, in a layer that runs on `outer`."""
-        known = self._known.get((part.kind, place, run, outer))
+        known = self._known.get((part.kind, place, run, outer, shares))
         if known is None:
-            seconds = sum(self._prices.one_by_one(self._prices.layer(each, place, run)) for each in part.traffic)
-            seconds += self._prices.of(self._prices.hand_over(outer, run))
-            seconds += self._prices.of(self._prices.hand_over(run, outer))
-            known = self._known[part.kind, place, run, outer] = self._cost(part.unit, place, seconds)
+            prices = self._prices
+            seconds = sum(prices.shared(each, shares) for each in self._layers(part, place, run))
+            if run != outer:
+                seconds += prices.shared(prices.hand_over(outer, run), shares)
+                seconds += prices.shared(prices.hand_over(run, outer), shares)
+            known = self._known[part.kind, place, run, outer, shares] = self._cost(part.unit, place, seconds)
+        return known
+
+    def _layers(self, part: Part, place: str, run: str) -> list[Seconds]:
+        known = self._seconds.get((part.kind, place, run))
+        if known is None:
+            known = [self._prices.layer(each, place, run) for each in part.traffic]
+            self._seconds[part.kind, place, run] = known
         return known
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import combinations
 
 from layerlight.core.device import CPU, DISK
@@ -12,26 +13,46 @@ from layerlight.core.planning.rooms import QUANTIZING_KINDS, Room
 from layerlight.core.sizing.work import Work
 
 
+class Stays(Enum):
+    """What the CPU computes in place, of layers that rest in RAM or on disk beside an accelerator."""
+
+    NOTHING = "nothing"
+    """All are carried to the first accelerator."""
+    EXPERTS = "experts"
+    """Experts, whatever device runs the rest of their layer; other layers are carried."""
+    ALL = "all"
+    """All: hidden states cross, weights never do."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceSet:
-    """Accelerators in the machine's order, then the places where layers only rest while one is in use.
-
-    The first accelerator runs what rests in RAM or on disk; without any the CPU does. With `experts_stay` experts that
-    rest there are run there, by the CPU, whatever device runs the rest of their layer.
-    """
+    """Accelerators in the machine's order, and the places beside them. Without accelerators the CPU runs everything."""
 
     accelerators: tuple[Room, ...]
     others: tuple[Room, ...]
-    experts_stay: bool = False
+    stays: Stays = Stays.NOTHING
 
     @property
     def main(self) -> str:
-        return self.accelerators[0].device.id if self.accelerators else CPU
+        """What runs layers that rest in RAM or on disk, but for experts that stay."""
+        return self.accelerators[0].device.id if self.accelerators and self.stays is not Stays.ALL else CPU
+
+    @property
+    def shares_work(self) -> bool:
+        """Whether the CPU runs whole layers beside accelerators."""
+        return self.stays is Stays.ALL and bool(self.accelerators)
 
     @property
     def rooms(self) -> tuple[Room, ...]:
-        """Every place that may keep layers, that which runs carried ones first."""
-        return (*self.accelerators, *self.others)
+        """Every place that may keep layers, the main one first."""
+        if self.stays is not Stays.ALL:
+            return (*self.accelerators, *self.others)
+        return tuple(sorted((*self.accelerators, *self.others), key=lambda room: room.device.id != CPU))
+
+    @property
+    def running(self) -> int:
+        """How many devices run layers."""
+        return len(self.accelerators) + self.shares_work or 1
 
     def carrying_room(self, work: Work) -> int:
         """Of a pass's work on the main device what carried weights may take: nothing of it where they lie in a ring's
@@ -42,7 +63,7 @@ class DeviceSet:
         """Where a layer of this kind runs that rests there."""
         if place not in (CPU, DISK):
             return place
-        return CPU if self.experts_stay and kind is LayerKind.EXPERTS else self.main
+        return CPU if self.stays is Stays.EXPERTS and kind is LayerKind.EXPERTS else self.main
 
 
 def device_sets(
@@ -50,11 +71,11 @@ def device_sets(
     quantized: bool,
     pinned: frozenset[str],
     alike: dict[str, Hashable],
-    experts: bool = False,
+    stays: tuple[Stays, ...] = (),
 ) -> Iterator[DeviceSet]:
     """Every set worth a look, few accelerators first; of sets that differ only in which of equal devices, the first.
 
-    A model whose `experts` lie apart and could run in RAM gets each set twice: they are carried, or run there.
+    Where RAM is a tier of its own each set comes again for each of `stays`, what the CPU could compute in place.
     bitsandbytes refuses a map that mixes accelerators with RAM or has disk in it, so quantised models get either.
     `alike` tells what a device is worth: equal for devices that may stand for each other.
     """
@@ -73,12 +94,12 @@ def device_sets(
                 continue
             seen.add(worth)
             yield DeviceSet(chosen, others)
-            if experts and may_stay(chosen, others):
-                yield DeviceSet(chosen, others, experts_stay=True)
+            if stays and may_stay(chosen, others):
+                yield from (DeviceSet(chosen, others, each) for each in stays)
 
 
 def may_stay(accelerators: tuple[Room, ...], others: tuple[Room, ...]) -> bool:
-    """Whether experts may run in RAM beside these accelerators: it must be a tier of its own, and usable."""
+    """Whether layers may run in RAM beside these accelerators: it must be a tier of its own, and usable."""
     unified = any(room.device.shares_memory_with == CPU for room in accelerators)
     return bool(accelerators) and not unified and any(room.device.id == CPU for room in others)
 

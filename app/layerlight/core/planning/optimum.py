@@ -99,12 +99,15 @@ class _Descent:
             for place in self.places:
                 self.room[place] -= way.uses[place] * count
             counts[index] = count
-            unused = 0.0
+            unused = growing = 0.0
             for place, each in self.tolled:
                 idle = self.room[place] - most_later[place] - rest * most_tail[place]
                 if idle > 0:
                     unused += each * idle
-            if total + next_surplus * rest + unused < ceiling:
+                    if way.uses[place] >= most_tail[place]:
+                        growing += each * idle
+            total_least = total + next_surplus * rest
+            if total_least + unused < ceiling:
                 if rest:
                     self._settle(position, at + 1, rest, total)
                 else:
@@ -112,6 +115,8 @@ class _Descent:
             counts[index] = 0
             for place in self.places:
                 self.room[place] += way.uses[place] * count
+            if total_least + growing >= ceiling:
+                return  # fewer here leave even more of these places unused
 
     def _most(self, way: Way, left: int, later: list[int], tail: list[int]) -> int:
         """How many items can be kept this way, so that what remains may still find room."""

@@ -66,7 +66,10 @@ class Row:
 
     def cut_anew(self) -> Row | None:
         """The same items carried, the others in one block a device, each filled before the next; None where that does
-        not fit. Alike items in blocks are several blocks a device where items of different kinds take turns."""
+        not fit. Alike items in blocks are several blocks a device where items of different kinds take turns.
+
+        A main place that need not keep anything, RAM beside accelerators, comes first in the pass and is filled last.
+        """
         room = list(self.puzzle.rooms)
         chosen = list(self.chosen)
         staying = []
@@ -76,16 +79,21 @@ class Row:
                 staying.append(item)
             else:
                 room = [left - used for left, used in zip(room, way.uses, strict=True)]
-        at = 0
+        order = sorted(self.puzzle.needed)
+        if 0 not in self.puzzle.needed:
+            staying, order = staying[::-1], [*order[::-1], 0]
+        turn = 0
         for item in staying:
             ways = self.puzzle.kinds[self.kind_of[item]].ways
             there = {way.runs: index for index, way in enumerate(ways) if way.rests == (way.runs,)}
-            while at not in there or any(used > left for used, left in zip(ways[there[at]].uses, room, strict=True)):
-                at += 1
-                if at >= len(self.puzzle.needed):
+            while (way_there := there.get(order[turn])) is None or any(
+                used > left for used, left in zip(ways[way_there].uses, room, strict=True)
+            ):
+                turn += 1
+                if turn >= len(order):
                     return None
-            chosen[item] = there[at]
-            room = [left - used for left, used in zip(room, ways[there[at]].uses, strict=True)]
+            chosen[item] = way_there
+            room = [left - used for left, used in zip(room, ways[way_there].uses, strict=True)]
         row = Row(self.puzzle, self.kind_of, self.line, (), self.hand_over, chosen)
         return row if all(row._keeps.values()) else None
 
