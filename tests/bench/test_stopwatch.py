@@ -29,4 +29,4 @@ def test_work_is_timed_by_both_and_its_result_kept() -> None:
 
 
 def test_a_pair_is_told_with_both_clocks() -> None:
-    assert line(0, PAIR) == "  1: 2000 ms, transformers 1000 ms; of a processor 1000 and 3000 ms"
+    assert line(0, PAIR) == "  1: 2000 ms, theirs 1000 ms; of a processor 1000 and 3000 ms"

@@ -18,7 +18,7 @@ from layerlight.bench.disk_pairs import Pair, measure, measure_experts, measure_
 from layerlight.bench.finding import Finding, spread
 from layerlight.bench.first_token import measure_loads, measure_memory
 from layerlight.bench.random_model import random_experts, random_llama
-from layerlight.bench.token_pairs import measure_decode, measure_prompts
+from layerlight.bench.token_pairs import measure_decode, measure_prompts, measure_resident
 from layerlight.core.environment import engine_environment
 from layerlight.core.folders import own_folders
 
@@ -49,7 +49,7 @@ CASES = (
 )
 
 
-PARTS = ("all-disk", "half-disk", "mapped", "experts", "device", "load", "memory", "prompt", "decode")
+PARTS = ("all-disk", "half-disk", "mapped", "experts", "device", "load", "memory", "prompt", "decode", "resident")
 """What can be measured alone, in the order in which all of it is."""
 
 
@@ -100,6 +100,9 @@ def _others(folder: Path, asked: argparse.Namespace, console: Console) -> Iterat
     if "decode" in asked.only:
         console.print("token by token in RAM", style="dim")
         yield from measure_decode(folder, asked.pairs, 4 * asked.tokens, console)
+    if "resident" in asked.only:
+        console.print("read into memory, beside pages of files", style="dim")
+        yield from measure_resident(folder, asked.pairs, 4 * asked.tokens, console)
 
 
 def judge(

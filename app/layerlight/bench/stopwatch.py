@@ -53,6 +53,6 @@ def line(number: int, pair: TimedPair) -> str:
     """One pair, for people."""
     ours, theirs = pair.ours, pair.theirs
     return (
-        f"  {number + 1}: {1000 * ours.wall:.0f} ms, transformers {1000 * theirs.wall:.0f} ms; of a processor "
+        f"  {number + 1}: {1000 * ours.wall:.0f} ms, theirs {1000 * theirs.wall:.0f} ms; of a processor "
         f"{1000 * ours.processor:.0f} and {1000 * theirs.processor:.0f} ms"
     )

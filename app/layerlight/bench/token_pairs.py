@@ -19,7 +19,7 @@ from layerlight.core.job import Job
 from layerlight.core.load_request import load_request
 from layerlight.core.messages import ChatMessage
 from layerlight.core.placing import make_plan
-from layerlight.core.plan import Wishes
+from layerlight.core.plan import Plan, Wishes
 
 CONTEXT = 512
 PROMPT = "water " * 43
@@ -28,6 +28,8 @@ FASTER, AS_FAST = 3.0, 0.95
 """Times transformers' speed with a prompt: on a CPU without instructions for bf16, and with them."""
 DECODE = 0.97
 """The part of transformers' speed from token to token."""
+RESIDENT = 1.03
+"""The part of the speed of pages of files that makes it worth to read them into memory."""
 
 
 def measure_prompts(folder: Path, pairs: int, console: Console) -> list[Finding]:
@@ -66,6 +68,22 @@ def measure_decode(folder: Path, pairs: int, tokens: int, console: Console) -> l
     return [at_least("token by token in bf16", speeds(found), DECODE, f"of transformers' speed {clock_of(found)}")]
 
 
+def measure_resident(folder: Path, pairs: int, tokens: int, console: Console) -> list[Finding]:
+    """Speeds of layers that were read into memory, as parts of those that are pages of their files, both ours."""
+    with running_engine() as engine, running_engine() as viewing:
+        for each in (engine, viewing):
+            each.load(load_request(_plan(folder)), Job(lambda _event: None))
+        if engine.resident is None or viewing.resident is None:
+            raise RunFailed("Nothing is read into memory.")
+        viewing.resident.close()
+        engine.resident.wait()
+        if ask(engine, tokens).tokens != ask(viewing, tokens).tokens:
+            raise RunFailed("The tokens differ.")
+        found = _pairs(lambda: ask(engine, tokens), lambda: ask(viewing, tokens), pairs, console)
+    of = f"of the speed of pages of files {clock_of(found)}"
+    return [at_least("read into memory", speeds(found), RESIDENT, of)]
+
+
 def _pairs(ours: Callable[[], object], theirs: Callable[[], object], count: int, console: Console) -> list[TimedPair]:
     """Pairs of alternating order, after each has run once."""
     ours(), theirs()
@@ -82,14 +100,18 @@ def _pairs(ours: Callable[[], object], theirs: Callable[[], object], count: int,
 
 
 def _both(engine: Any, folder: Path) -> Any:
-    """Loads ours, and returns theirs."""
+    """Loads ours, lets it read what it reads at leisure, and returns theirs."""
     import torch
     from transformers import AutoModelForCausalLM
 
+    engine.load(load_request(_plan(folder)), Job(lambda _event: None))
+    engine.resident.wait()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+
+
+def _plan(folder: Path) -> Plan:
     from layerlight.engine.survey import survey_machine
 
     machine = survey_machine()
     here = Budget.of([(device.id, 0) for device in machine.accelerators], CONTEXT)
-    plan = make_plan(inspect_folder(folder), machine, here, Wishes(dtype="bfloat16"))
-    engine.load(load_request(plan), Job(lambda _event: None))
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    return make_plan(inspect_folder(folder), machine, here, Wishes(dtype="bfloat16"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from layerlight.core.messages import (
     StrategiesMapped,
     StrategiesRequest,
     SurveyRequest,
+    TextProduced,
     TextRequest,
     UnloadRequest,
 )
@@ -39,6 +41,7 @@ from layerlight.engine.kept_cache import KeptCache
 from layerlight.engine.loading import LoadedModel, load_model, load_tokenizer
 from layerlight.engine.logs import quiet_libraries
 from layerlight.engine.offload_folder import sweep
+from layerlight.engine.resident_layers import ResidentLayers
 from layerlight.engine.returning import give_back
 from layerlight.engine.single_passes import compute_in_single
 from layerlight.engine.survey import survey_machine
@@ -62,6 +65,8 @@ class TorchEngine:
         quiet_libraries()
         sweep(own_folders().offload)
         self.loaded: LoadedModel | None = None
+        self.resident: ResidentLayers | None = None
+        """Reads layers in RAM that are pages of their files into memory of the process's own."""
         self.kept = KeptCache()
         """What the last answer left, for the next prompt that begins like it."""
         self._tokenizer: tuple[str, Any] | None = None
@@ -110,6 +115,7 @@ class TorchEngine:
         self.loaded = loaded
         compute_in_single(loaded.model, torch_dtype(request.dtype))
         give_back(loaded.places)
+        self.resident = ResidentLayers(loaded.model, loaded.placed)
         for placed in loaded.placed:
             job.emit(LayerPlaced(placed))
         job.emit(ModelLoaded(request.folder, time.monotonic() - started, loaded.placed, self.memory()))
@@ -135,9 +141,11 @@ class TorchEngine:
 
         Raises BadRequest when no model is loaded, and what `text.answer` raises.
         """
-        if self.loaded is None:
+        if self.loaded is None or self.resident is None:
             raise BadRequest("No model is loaded.", hint="Load one first.")
-        result = answer(request, self.loaded, self.kept, self._measuring(job))
+        with self.resident.answering() as begun:
+            result = answer(request, self.loaded, self.kept, self._measuring(_telling(job, begun)))
+        self._tell_resident(self.loaded, self.resident.taken(), job)
         job.emit(RunFinished(replace(result, memory=self.memory())))
 
     def unload(self, job: Job) -> None:
@@ -174,6 +182,7 @@ class TorchEngine:
         """Leaves no file behind; memory goes with the process."""
         loaded, self.loaded = self.loaded, None
         self.kept.drop()
+        self._end_reading()
         if loaded is not None:
             loaded.drop()
 
@@ -213,6 +222,16 @@ class TorchEngine:
         self._checked = request, files, checked
         return checked
 
+    def _tell_resident(self, loaded: LoadedModel, layers: tuple[str, ...], job: Job) -> None:
+        """These are no longer pages of their files."""
+        if layers:
+            loaded.placed = tuple(
+                replace(each, mapped=False) if each.layer in layers else each for each in loaded.placed
+            )
+            for placed in loaded.placed:
+                if placed.layer in layers:
+                    job.emit(LayerPlaced(placed))
+
     def _tokenizer_of(self, folder: str) -> Any:
         """The one that was read for counting; None where that was for another folder or long ago."""
         counted, self._tokenizer = self._tokenizer, None
@@ -221,12 +240,18 @@ class TorchEngine:
     def _drop(self) -> None:
         loaded, self.loaded = self.loaded, None
         self.kept.drop()
+        self._end_reading()
         if loaded is None:
             return
         places = loaded.places
         loaded.drop()
         del loaded
         give_back(places)
+
+    def _end_reading(self) -> None:
+        resident, self.resident = self.resident, None
+        if resident is not None:
+            resident.close()
 
     def _measuring(self, job: Job) -> Job:
         """The same job; its events are followed by a look at memory now and then."""
@@ -242,6 +267,17 @@ class TorchEngine:
         if now - self._measured_at >= MEASURING_INTERVAL:
             self._measured_at = now
             job.emit(MemoryMeasured(self.memory()))
+
+
+def _telling(job: Job, begun: Callable[[], None]) -> Job:
+    """The same job; `begun` is called once there is text."""
+
+    def emit(event: Event) -> None:
+        if isinstance(event, TextProduced):
+            begun()
+        job.emit(event)
+
+    return Job(emit, job.stop)
 
 
 def _returned(before: tuple[PlaceMemory, ...], after: tuple[PlaceMemory, ...]) -> tuple[tuple[str, int], ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MAPS = Path("/proc/self/maps")
+_PAGES = Path("/proc/self/smaps")
 _SIZES = Path("/proc/self/statm")
 _DROP_FROM_MEMORY = 4
 """MADV_DONTNEED: a clean page of a private file view goes; reading it again brings it back from the file."""
@@ -19,11 +20,13 @@ _DROP_FROM_MEMORY = 4
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """Addresses `start` to `end` show the file at `path`."""
+    """Addresses `start` to `end` show the file at `path`, from `offset` on."""
 
     start: int
     end: int
     path: str
+    offset: int = 0
+    inode: int = 0
 
 
 class FileViews:
@@ -58,6 +61,18 @@ def resident() -> int:
         return 0
 
 
+def written_views() -> frozenset[int]:
+    """Where views of files begin of which this process holds pages of its own: what it wrote there is in no file."""
+    found, start = set(), 0
+    for line in _PAGES.read_text(errors="surrogateescape").splitlines() if _PAGES.exists() else ():
+        first = line.split(maxsplit=1)[0]
+        if "-" in first and not first.endswith(":"):
+            start = int(first.partition("-")[0], 16)
+        elif first == "Anonymous:" and line.split()[1] != "0":
+            found.add(start)
+    return frozenset(found)
+
+
 def release(files: Container[str]) -> None:
     """Lets the pages of these weight files go from this process's memory.
 
@@ -66,9 +81,16 @@ def release(files: Container[str]) -> None:
     """
     if sys.platform != "linux":
         return
-    libc = ctypes.CDLL(None, use_errno=True)
     for view in FileViews().of(files):
-        libc.madvise(ctypes.c_void_p(view.start), ctypes.c_size_t(view.end - view.start), _DROP_FROM_MEMORY)
+        let_go(view.start, view.end)
+
+
+def let_go(start: int, end: int) -> None:
+    """Lets whole pages of a file's view between two addresses go from this process's memory (Linux)."""
+    first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+    if first < last:
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _DROP_FROM_MEMORY)
 
 
 def _read() -> list[FileView]:
@@ -79,5 +101,6 @@ def _read() -> list[FileView]:
         parts = line.split(maxsplit=5)
         if len(parts) == 6 and parts[4] != "0":
             start, _, end = parts[0].partition("-")
-            views.append(FileView(int(start, 16), int(end, 16), parts[5].removesuffix(" (deleted)")))
+            path = parts[5].removesuffix(" (deleted)")
+            views.append(FileView(int(start, 16), int(end, 16), path, int(parts[2], 16), int(parts[4])))
     return views
