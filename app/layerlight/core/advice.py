@@ -78,6 +78,11 @@ def _where(plan: Plan) -> str:
     if apart and CPU not in running:
         names = [plan.machine.device(place).name for place in running]
         return f"All {layers} run on {' and '.join(names)}, the experts of {apart} of them in RAM on the CPU"
+    if CPU in running and len(running) > 1:
+        kept = [plan.machine.device(place).name for place in running if place != CPU]
+        runs = [each.runs_on for each in _of_kind(plan, plan.placements, LayerKind.DECODER)]
+        there = f"{len(runs) - runs.count(CPU)} of {layers} run on {' and '.join(kept)}"
+        return f"{there}, and the CPU computes the other {runs.count(CPU)} in RAM, where they rest"
     if plan.places == (CPU,):
         return f"All {layers} rest in RAM and run on the CPU"
     if len(names) == 1:

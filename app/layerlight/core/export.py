@@ -94,6 +94,7 @@ def python_snippet(plan: Plan) -> str:
         f"DEVICE_MAP = {json.dumps(device_map(plan), indent=4, ensure_ascii=False)}",
         f"# What the plan leaves to weights on each place; beside them: {_beside(plan)}.",
         f"MAX_MEMORY = {max_memory(plan)!r}",
+        *_in_place(plan),
         "",
         "tokenizer = AutoTokenizer.from_pretrained(FOLDER)",
         f"model = {_auto_class(plan)}.from_pretrained(",
@@ -112,6 +113,17 @@ def python_snippet(plan: Plan) -> str:
         "print(tokenizer.decode(answer[0], skip_special_tokens=True))",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _in_place(plan: Plan) -> tuple[str, ...]:
+    """A word where the CPU computes layers beside accelerators, which a device map can't say."""
+    running = {each.runs_on for each in plan.placements}
+    if CPU not in running or len(running) == 1:
+        return ()
+    return (
+        "# Layerlight has the CPU compute what rests in RAM or on disk where it lies. A device map can't say that:",
+        "# transformers carries it to an accelerator for every token, with the same answers at another speed.",
+    )
 
 
 def _first_device(plan: Plan) -> str:

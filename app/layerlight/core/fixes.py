@@ -75,6 +75,13 @@ def is_carried(plan: Plan) -> bool:
     return any(each.rests_on != each.runs_on and each.size for each in plan.placements)
 
 
+def spills(plan: Plan) -> bool:
+    """Whether accelerators have no room for all that they would run: it is carried, or the CPU computes it in RAM."""
+    kinds = {layer.name: layer.kind for layer in plan.model.layers}
+    running = {each.runs_on for each in plan.placements if kinds[each.layer] is LayerKind.DECODER}
+    return is_carried(plan) or (CPU in running and len(running) > 1)
+
+
 def _fix(
     plan: Plan,
     words: str,
@@ -155,7 +162,7 @@ def _shorter_context(plan: Plan) -> Iterator[Fix]:
         other = try_plan(plan.model, plan.machine, replace(plan.budget, context=context), plan.wishes)
         if other is None or not other.fits:
             return False
-        return not plan.fits or (not is_carried(other) and other.prediction.seconds_per_token <= enough)
+        return not plan.fits or (not spills(other) and other.prediction.seconds_per_token <= enough)
 
     context = longest(SHORTEST_CONTEXT, plan.budget.context - 1, helps)
     if context is not None:
@@ -258,7 +265,7 @@ def _sibling(plan: Plan) -> Iterator[Fix]:
         public_models,
     )
 
-    if plan.model.shape is None or (plan.fits and not is_carried(plan)):
+    if plan.model.shape is None or (plan.fits and not spills(plan)):
         return
     kind = plan.model.shape.model_type
     smaller = [each for each in public_models() if each.config.get("model_type") == kind]
@@ -268,7 +275,7 @@ def _sibling(plan: Plan) -> Iterator[Fix]:
         model = public_model(public.name)
         budget = replace(plan.budget, context=min(plan.budget.context, model.context_length or plan.budget.context))
         other = try_plan(model, plan.machine, budget, Wishes(workload=plan.wishes.workload))
-        if other is not None and other.fits and not is_carried(other):
+        if other is not None and other.fits and not spills(other):
             found = _fix(
                 plan,
                 f"Take a smaller model of its family, for example {public.repository}.",
@@ -286,7 +293,7 @@ def _another_machine(plan: Plan) -> Iterator[Fix]:
     for _, title, file in sorted(_bundled(), key=lambda each: each[:2]):
         wishes = plan.wishes.freed
         other = try_plan(plan.model, file.machine, Budget(context=plan.budget.context), wishes)
-        if other is not None and other.fits and not is_carried(other):
+        if other is not None and other.fits and not spills(other):
             seconds = other.prediction.seconds_per_token
             gain = plan.prediction.seconds_per_token / max(seconds, 1e-9) if plan.fits else float("inf")
             if gain >= WORTH_SAYING:

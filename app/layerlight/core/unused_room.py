@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from layerlight.core.device import format_size
+from layerlight.core.device import DISK, format_size
 from layerlight.core.errors import LayerlightError
 from layerlight.core.pacing.correction import uncorrected
 from layerlight.core.placing import make_plan
@@ -56,6 +56,25 @@ def fuller_plans(plan: Plan, place: str) -> Iterator[Fuller]:
         otherwise = any(now.runs_on != then.runs_on for now, then in moved if now.layer not in together)
         slower = other.prediction.workload_seconds - seconds
         yield Fuller(layer.name, place, other.shortfall, slower, otherwise)
+
+
+def idle_words(plan: Plan, place: str) -> str:
+    """Why nothing is on a place, in a few words; empty when something is. Nothing is planned anew."""
+    if place in plan.places or any(each.runs_on == place for each in plan.placements):
+        return ""
+    if plan.budget.limit(place) == 0:
+        return "kept out by its limit"
+    if plan.wishes.map:
+        return "the map puts nothing here"
+    accelerators = {device.id for device in plan.machine.accelerators}
+    if place == DISK:
+        return "not needed: memory has room for all"
+    if not accelerators & {place} or set(plan.places) <= accelerators:
+        return "not needed: what is in use has room for all"
+    if plan.wishes.quantization or plan.model.quantization:
+        return "slower with it, or too small: quantised layers rest all on accelerators or all in RAM"
+    carried = "on disk" if DISK in plan.places else "in RAM"
+    return f"slower with it, or too small: what rests {carried} would still be read for every token"
 
 
 def unused_words(plan: Plan, place: str) -> str:

@@ -128,7 +128,7 @@ class LanePainter:
         if lane.units:
             return of_size(lane.used, lane.total) if lane.total else f"{short_size(lane.taken)} of ours"
         free = "free memory unknown" if lane.free is None else f"{short_size(max(0, lane.free))} free"
-        return "not needed" if planned else free
+        return lane.idle or "not needed" if planned else free
 
     def _torn(self, path: QPainterPath, i: int, box: QRectF) -> tuple[QPainterPath, QPainterPath]:
         """The part above the tear and the part below it; a disk and an unused place have no part below."""

@@ -12,6 +12,7 @@ from layerlight.core.model import Layer, LayerKind
 from layerlight.core.plan import Placement, PlaceUse, Plan
 from layerlight.core.planning.runtime import RING_BUFFERS, STAGING_BUFFERS
 from layerlight.core.state import Phase, State
+from layerlight.core.unused_room import idle_words
 from layerlight.ui.words import short_size
 
 GRAIN = 256
@@ -67,6 +68,8 @@ class Lane:
     """Free bytes of a disk."""
     note: str = ""
     """Measured against planned, in words; empty while nothing is measured."""
+    idle: str = ""
+    """Why the plan puts nothing here; empty when it does."""
 
     @property
     def taken(self) -> int:
@@ -306,6 +309,7 @@ def _lane(
         _note(use, measured, here, state.result is not None)
         if real and use and measured and state.phase is not Phase.LOADING
         else "",
+        idle_words(plan, device.id) if plan and use and not here else "",
     )
 
 
