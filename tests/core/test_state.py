@@ -69,6 +69,15 @@ def test_progress_only_rises() -> None:
     assert (state.progress.bytes_done, state.progress.layers_done, state.progress.stage) == (50, 3, "y")
 
 
+def test_a_layer_that_is_told_again_stays_one() -> None:
+    """Pages of a file that became the process's own are told anew after an answer."""
+    other = replace(PLACED, layer="model.layers.1")
+    resident = replace(PLACED, mapped=False)
+    mapped = (replace(PLACED, mapped=True), other)
+    state = fold(LayerPlaced(resident), start=fold(*READY, ModelLoaded("/a", 1.0, mapped, ())))
+    assert state.places == (resident, other)
+
+
 def test_a_load_that_fails_leaves_nothing_loaded() -> None:
     """H17: after B failed, A is not shown as active when it is gone."""
     state = fold(LoadStarted("/b", 100, 6), Failed(Failure.of(LoadFailed("no")), "LoadRequest"), start=fold(*READY))

@@ -117,7 +117,7 @@ def apply(state: State, event: Event) -> State:
         case LoadProgressed():
             return replace(state, progress=_rising(state.progress, event))
         case LayerPlaced(placed=placed):
-            return replace(state, places=(*state.places, placed))
+            return replace(state, places=_with(state.places, placed))
         case ModelLoaded(folder=folder, placed=placed_all, memory=memory):
             return replace(state, phase=Phase.READY, loaded=folder, places=placed_all, memory=memory, progress=None)
         case MemoryMeasured(places=places):
@@ -143,6 +143,13 @@ def apply(state: State, event: Event) -> State:
             return _engine_stopped(state, event) if not expected else replace(_forget(state), engine_running=False)
         case _:
             assert_never(event)
+
+
+def _with(places: tuple[PlacedLayer, ...], placed: PlacedLayer) -> tuple[PlacedLayer, ...]:
+    """A layer that is told again stays where it stood among the others."""
+    if all(each.layer != placed.layer for each in places):
+        return (*places, placed)
+    return tuple(placed if each.layer == placed.layer else each for each in places)
 
 
 def _told(state: State, event: ModelChecked) -> State:
