@@ -53,10 +53,32 @@ SEEING: dict[str, dict[str, Any]] = {
 to where the first weight is, and a language model that loads alone from a file that holds more."""
 
 
+READ_OUTSIDE: dict[str, dict[str, Any]] = {
+    "gemma4": {
+        "text_config": {
+            **TEXT, "head_dim": 8, "global_head_dim": 8, "sliding_window": 8, "vocab_size_per_layer_input": 258,
+            "hidden_size_per_layer_input": 8, "num_kv_shared_layers": 0,
+        },
+    },
+    "llama4": {
+        "text_config": {
+            **TEXT, "head_dim": 8, "intermediate_size_mlp": 64, "num_local_experts": 2, "interleave_moe_layer_step": 2,
+            "attn_temperature_tuning": False,
+        },
+        "vision_config": {
+            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "image_size": 28, "patch_size": 14, "vision_output_dim": 32, "projector_input_dim": 32,
+            "projector_output_dim": 32,
+        },
+    },
+}  # fmt: skip
+"""Types of which transformers looks at the table of embeddings outside its own pass."""
+
+
 def write_seeing(folder: Path, kind: str, chat_template: str | None = None) -> Path:
     """A whole bf16 model folder of this kind, its towers in it."""
     torch.manual_seed(7)
-    config = AutoConfig.for_model(kind, **SEEING[kind])
+    config = AutoConfig.for_model(kind, **{**SEEING, **READ_OUTSIDE}[kind])
     AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
     byte_tokenizer(chat_template).save_pretrained(folder)
     return folder

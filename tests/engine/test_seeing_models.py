@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from layerlight.core.device import Budget
+from layerlight.core.errors import RunFailed
 from layerlight.core.export import python_snippet
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.messages import LayerRan, LoadRequest, ModelChecked, ModelLoaded, RunFinished
@@ -21,7 +22,7 @@ from layerlight.engine.engine import TorchEngine
 from layerlight.engine.loading import load_tokenizer
 from layerlight.engine.prompt import encode
 from tests.engine.events import Events, ask, text_request
-from tests.engine.seeing_models import SEEING, write_seeing
+from tests.engine.seeing_models import READ_OUTSIDE, SEEING, write_seeing
 from tests.engine.tiny_models import CHAT, byte_tokenizer, machine, plain_tokens, request_for
 
 PARTS = (
@@ -84,6 +85,21 @@ def test_same_tokens_and_places_wherever_layers_rest(
         ), name
         moved = {each.layer: each.bytes_moved for each in running.last(LayerRan).activity}
         assert {layer: moved[layer] for layer in towers} == dict.fromkeys(towers, 0), name
+
+
+@pytest.mark.parametrize("kind", sorted(READ_OUTSIDE))
+def test_a_table_that_the_library_reads_outside_its_pass_must_be_there(
+    kind: str, engine: TorchEngine, seeing: Callable[[str], Path]
+) -> None:
+    """On disk it is, as pages of its file; where it is cast for each pass it is nowhere else, and torch says so."""
+    folder = seeing(kind)
+    engine.load(request_for(folder, lambda index, count: "disk", dtype="bfloat16", context=32), Events().job())
+    on_disk = ask(engine).tokens
+    engine.load(request_for(folder, dtype="bfloat16", context=32), Events().job())
+    assert ask(engine).tokens == on_disk
+    engine.load(request_for(folder, lambda index, count: "disk", context=32), Events().job())
+    with pytest.raises(RunFailed, match=r"meta"):
+        ask(engine)
 
 
 @pytest.mark.simulated
