@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from layerlight.core.device import Budget
+from layerlight.core.inspection import inspect_folder
+from layerlight.core.load_request import load_request
 from layerlight.core.messages import LayerRan, LoadRequest, ModelChecked, ModelLoaded
+from layerlight.core.placing import make_plan
+from layerlight.core.plan import Wishes
 from layerlight.engine.engine import TorchEngine
 from tests.engine.events import Events, ask, text_request
-from tests.engine.tiny_models import machine, plain_tokens, request_for
+from tests.engine.tiny_models import machine, plain_tokens, request_for, write_model
 
 Folder = Callable[[str], Path]
 
@@ -82,3 +87,25 @@ def test_only_activations_cross(
     layer = next(each.size for each in request.placements if each.runs_on == "cpu")
     assert all(each.to_device + each.from_device < layer for each in crossed), "less in eight passes than one layer"
     assert crossed[1].to_device_count <= crossed[0].to_device_count
+
+
+@pytest.mark.simulated
+def test_a_plan_that_computes_in_place_keeps_the_devices_room(
+    engine: TorchEngine, tmp_path: Path, simulated: Callable[..., object]
+) -> None:
+    """The planner's own choice beside a small device: what it predicts there holds, to the peak."""
+    from tests.simulated_accelerator import backend
+
+    folder = write_model(tmp_path / "model", "llama", hidden_size=128, intermediate_size=512)
+    model = inspect_folder(folder)
+    wishes = Wishes(dtype="float32")
+    context = Budget(context=32)
+    rates = (("cpu", 20e9), ("matrix:cpu:float32", 1e12), ("bus", 1e8))
+    whole = make_plan(model, machine("sim:0"), context, wishes).prediction.use("sim:0")
+    limited = Budget.of([("sim:0", whole.working + (whole.used - whole.working) * 6 // 10)], context=32)
+    plan = make_plan(model, replace(machine("sim:0"), bandwidths=rates), limited, wishes)
+    assert {each.runs_on for each in plan.placements} == {"sim:0", "cpu"}
+    simulated([64 << 20])
+    engine.load(load_request(plan), Events().job())
+    assert list(ask(engine).tokens) == plain_tokens(folder, "hello there, world", "float32", 8)
+    assert backend.max_memory_allocated(0) <= plan.prediction.use("sim:0").used
