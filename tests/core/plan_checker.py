@@ -20,7 +20,7 @@ from layerlight.core.sizing.working_memory import work_of
 TYPICAL_ACCELERATOR, TYPICAL_UNIFIED, TYPICAL_CPU = 250e9, 100e9, 8e9
 TYPICAL_DISK, TYPICAL_RING, TYPICAL_BUS, TYPICAL_HAND_OVER = 0.5e9, 1.4e9, 8e9, 50e-6
 RING_OF_LONG_READ, HOOKS_OF_LONG_READ = 0.93, 0.28
-BUFFERS = 3
+BUFFERS, ON_DEVICE = 3, 2
 TYPICAL_PRODUCTS, TYPICAL_CPU_PRODUCTS = 10e12, 18e9
 TYPICAL_QUANTIZED = {"nf4": 0.4e9, "fp4": 0.4e9, "int8": 0.7e9}
 OVERHEAD = 0.0009
@@ -160,9 +160,9 @@ def cache_bytes(plan: Plan, layer: Layer) -> int:
     return batch * memory.kv_bytes(plan.model.shape, layer.index, plan.budget.context, plan.dtype)
 
 
-def _brought_at_once(plan: Plan, layer: Layer) -> int:
-    sums = sums_of(plan, layer)
-    return max(sums.largest, sums.experts)
+def _buffers(plan: Plan, group: list[Layer]) -> int:
+    """Of an accelerator that runs these layers while they rest elsewhere."""
+    return ON_DEVICE * _whole(plan, group)
 
 
 def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main: str) -> dict[str, int]:
@@ -171,8 +171,9 @@ def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main:
     for layer in plan.model.layers:
         used[places[layer.name]] += weight_bytes(plan, layer)
         used[runs[layer.name]] += cache_bytes(plan, layer)
-        if runs[layer.name] == main != places[layer.name] and main != "cpu":
-            passing = max(passing, _brought_at_once(plan, layer))
+    for group in groups_of(plan.model):
+        if runs[group[0].name] == main != places[group[0].name] and main != "cpu":
+            passing = max(passing, _buffers(plan, group))
     for place in {main, *(place for place in places.values() if place not in ("cpu", "disk"))}:
         used[place] += _working(plan, place, passing if place == main else 0)
     if main != "cpu" and "cpu" in runs.values():
@@ -201,7 +202,7 @@ def _working_of_experts(plan: Plan) -> int:
 
 
 def _working(plan: Plan, place: str, passing: int) -> int:
-    """What a pass needs: in its most demanding stage, or where a module computes with weights that are passing."""
+    """What a pass needs in its most demanding stage, beside the buffers of weights that are passing."""
     assert plan.model.shape is not None
     work = work_of(
         plan.model.shape,
@@ -212,7 +213,7 @@ def _working(plan: Plan, place: str, passing: int) -> int:
         plan.wishes.workload.batch,
         plan.machine.device(place).kind,
     )
-    return max(work.most, work.in_modules + passing)
+    return work.most + passing
 
 
 class _Rates:
@@ -240,8 +241,16 @@ class _Rates:
         return self.known.get(f"matrix:{place}:{self.dtype}", usual)
 
     def bus(self, place: str, way: str) -> float:
+        """Of what is no weight."""
         other = "from" if way == "to" else "to"
-        for name in (f"{way}-pageable", f"{other}-pageable"):
+        return self._bus(place, (f"{way}-pageable", f"{other}-pageable"))
+
+    def weights(self, place: str) -> float:
+        """Of weights that are carried to a device: from page-locked RAM."""
+        return self._bus(place, ("to-pinned", "to-pageable", "from-pinned", "from-pageable"))
+
+    def _bus(self, place: str, names: Sequence[str]) -> float:
+        for name in names:
             if f"bus:{place}:{name}" in self.known:
                 return self.known[f"bus:{place}:{name}"]
         return self.known.get("bus", TYPICAL_BUS)
@@ -342,8 +351,8 @@ def _layer(
     if _is_ahead(layer, places, runs):
         reading = brought / rates.disk(ahead=True)
     elif place != run:
-        seconds += brought / rates.disk(ahead=False) if place == "disk" else 0.0
-        seconds += brought / rates.bus(run, "to") if run != "cpu" else 0.0
+        seconds = brought / rates.disk(ahead=run != "cpu") if place == "disk" else 0.0
+        seconds = max(seconds, brought / rates.weights(run)) if run != "cpu" else seconds
     if layer.kind is LayerKind.EMBEDDING:
         return seconds, 0.0, reading
     read = operations = 0.0
@@ -360,6 +369,8 @@ def _layer(
         own = rates.overhead(run)
         busy += rates.known.get("overhead:disk", 0.0) if _is_ahead(layer, places, runs) else 0.0
         busy = max(busy, own) if place == run and run != "cpu" else busy + own
+    if run != "cpu":  # a layer comes while the one before computes
+        seconds = max(0.0, seconds - busy)
     return seconds, busy, reading
 
 
@@ -373,7 +384,7 @@ class Table:
         self.capacity = {use.place: use.capacity for use in plan.prediction.places}
         self.weights = [sum(weight_bytes(plan, layer) for layer in group) for group in self.groups]
         self.caches = [sum(cache_bytes(plan, layer) for layer in group) for group in self.groups]
-        self.brought = [max(_brought_at_once(plan, layer) for layer in group) for group in self.groups]
+        self.brought = [_buffers(plan, group) for group in self.groups]
         self.working = {
             (device.id, size): _working(plan, device.id, size)
             for device in plan.machine.devices

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from layerlight.core.model import LayerKind, Model
-from layerlight.core.planning.runtime import ACCELERATE, RING, TODAY
+from layerlight.core.planning.runtime import ACCELERATE, STAGED, TODAY
 from layerlight.core.planning.units import units_of
 from layerlight.core.planning.workload import USUAL, Workload
 from layerlight.core.speed import (
@@ -47,14 +47,15 @@ def prices(work: Workload = USUAL, model: Model | None = None, context: int = 40
     [
         ("cpu", "cpu", 0.0),
         ("cuda:0", "cuda:0", 0.0),
-        ("cpu", "cuda:0", 0.005),
-        ("disk", "cuda:0", 0.025),
+        ("cpu", "cuda:0", 0.0025),
+        ("disk", "cuda:0", 0.0125),
     ],
 )
 def test_what_carrying_takes(rests: str, runs: str, seconds: float) -> None:
-    """Disk to RAM, then RAM to the device, one after the other, through ordinary memory."""
+    """Read from disk and copied from page-locked RAM at once; work on a layer hides as much of the next one's."""
     assert carry_seconds(WEIGHTS, rests, runs, rates_of(RATES)) == pytest.approx(seconds)
-    assert prices().layer(PLAIN, rests, runs).decode_carrying == pytest.approx(seconds)
+    found = prices().layer(PLAIN, rests, runs)
+    assert found.decode_carrying == pytest.approx(max(0.0, seconds - found.decode_working))
 
 
 def test_layers_on_disk_are_read_ahead_while_the_processor_computes() -> None:
@@ -64,8 +65,8 @@ def test_layers_on_disk_are_read_ahead_while_the_processor_computes() -> None:
     read, work = WEIGHTS / 1.6e9, WEIGHTS / 10e9 + 2e-4
     assert (there.decode_carrying, there.decode_reading) == pytest.approx((0.0, read))
     assert there.decode_working == here.decode_working == pytest.approx(work)
-    assert (there + here).decode(TODAY) == pytest.approx(max(read, 2 * work))
-    assert sum([here] * 9, there).decode(TODAY) == pytest.approx(10 * work), "what is read hides behind the work"
+    assert (there + here).decode() == pytest.approx(max(read, 2 * work))
+    assert sum([here] * 9, there).decode() == pytest.approx(10 * work), "what is read hides behind the work"
     assert (there + here).waiting() == pytest.approx(read - 2 * work)
     mixed = [price.shared(there, shares) for shares in (WORKING, WAITING, (0.5, 0.5))]
     assert mixed == pytest.approx([2 * work, work + read, work + read])
@@ -94,10 +95,12 @@ def test_reading_threads_slow_the_work_of_layers_on_disk() -> None:
     ids=["typical", "by the long read", "measured"],
 )
 def test_how_fast_layers_come_from_disk(measured: tuple[tuple[str, float], ...], ring: float, hooks: float) -> None:
-    """Read ahead for the processor, tensor after tensor through hooks for an accelerator."""
+    """Read ahead, or by hooks tensor after tensor and then copied."""
     rates = rates_of(measured)
     assert carry_seconds(WEIGHTS, "disk", "cpu", rates) == pytest.approx(WEIGHTS / ring)
-    assert carry_seconds(WEIGHTS, "disk", "cuda:0", rates) == pytest.approx(WEIGHTS / hooks + WEIGHTS / 8e9)
+    assert carry_seconds(WEIGHTS, "disk", "cuda:0", rates) == pytest.approx(WEIGHTS / ring)
+    by_hooks = carry_seconds(WEIGHTS, "disk", "cuda:0", rates, ACCELERATE)
+    assert by_hooks == pytest.approx(WEIGHTS / hooks + WEIGHTS / 8e9)
     assert carry_seconds(WEIGHTS, "disk", "cpu", rates, ahead=False) == pytest.approx(WEIGHTS / hooks)
 
 
@@ -120,7 +123,7 @@ def test_an_accelerator_works_while_python_prepares_the_next_layer() -> None:
 
 def test_every_chunk_of_a_prompt_carries_anew() -> None:
     found = prices(Workload(prompt=1100, answer=1)).layer(PLAIN, "cpu", "cuda:0")
-    assert found.prefill_carrying == pytest.approx(3 * found.decode_carrying)
+    assert found.prefill() == pytest.approx(3 * found.decode()) == pytest.approx(3 * WEIGHTS / 8e9)
 
 
 def test_the_cache_is_read_as_far_as_it_is_filled() -> None:
@@ -133,7 +136,7 @@ def test_the_cache_is_read_as_far_as_it_is_filled() -> None:
 
 
 def test_experts_are_read_as_far_as_tokens_choose_them_but_carried_whole_to_an_accelerator() -> None:
-    """A CPU reads a file's pages where it needs them; hooks bring every expert to where the others compute."""
+    """A CPU reads a file's pages where it needs them; an accelerator is brought every expert."""
     model = dense()
     assert model.shape is not None
     model = replace(model, shape=replace(model.shape, experts=8, experts_per_token=2))
@@ -142,9 +145,9 @@ def test_experts_are_read_as_far_as_tokens_choose_them_but_carried_whole_to_an_a
     resident = price.layer(mixed, "cpu", "cpu").decode_working
     assert resident == pytest.approx((4_000_000 + 16_000_000 / 4) / 10e9 + 2e-4)
     assert price.layer(mixed, "disk", "cpu").decode_carrying == pytest.approx((4_000_000 + 16_000_000 / 4) / 1e9)
-    carried = price.layer(mixed, "cpu", "cuda:0").decode_carrying
-    assert carried == pytest.approx(price.layer(PLAIN, "cpu", "cuda:0").decode_carrying)
-    assert carried > price.layer(replace(PLAIN, carried=WEIGHTS // 2), "cpu", "cuda:0").decode_carrying
+    carried = price.layer(mixed, "cpu", "cuda:0").decode()
+    assert carried == pytest.approx(price.layer(PLAIN, "cpu", "cuda:0").decode())
+    assert carried > price.layer(replace(PLAIN, carried=WEIGHTS // 2), "cpu", "cuda:0").decode()
 
 
 def test_quantised_weights_are_slow_on_a_processor() -> None:
@@ -195,16 +198,23 @@ def test_a_load_reads_files_and_copies_to_the_device() -> None:
     assert load_seconds(WEIGHTS, "cuda:0", rates) == pytest.approx(0.015)
 
 
-def test_what_runs_today_carries_and_computes_in_turn_and_a_ring_at_once() -> None:
-    assert TODAY is ACCELERATE
-    assert ACCELERATE.pass_seconds(2.0, 3.0) == 5.0
-    assert RING.pass_seconds(2.0, 3.0) == 3.0
+def test_hooks_carry_and_compute_in_turn_and_what_runs_today_at_once() -> None:
+    assert TODAY is STAGED
+    assert [ACCELERATE.waits(2.0, each) for each in (0.5, 3.0)] == [2.0, 2.0]
+    assert [STAGED.waits(2.0, each) for each in (0.5, 3.0)] == [1.5, 0.0]
     shape = dense().shape
     assert shape is not None
-    ring = Prices(HERE, shape, "bfloat16", 2, USUAL, 4096, 512, RING)
-    assert ring.layer(PLAIN, "cpu", "cuda:0").decode_carrying == pytest.approx(WEIGHTS / 8e9), "from page-locked RAM"
-    table = replace(PLAIN, looked_up=WEIGHTS, read=0)
-    assert ring.layer(table, "cpu", "cuda:0").decode_carrying == 0, "only rows cross"
+    hooks = Prices(HERE, shape, "bfloat16", 2, USUAL, 4096, 512, ACCELERATE)
+    work = WEIGHTS / 100e9 + 1e-4
+    for rests, carried, staged in (("cpu", 1 / 4e9, 1 / 8e9), ("disk", 1 / 1e9 + 1 / 4e9, 1 / 1.6e9)):
+        turns, at_once = hooks.layer(PLAIN, rests, "cuda:0"), prices().layer(PLAIN, rests, "cuda:0")
+        assert turns.decode() == pytest.approx(WEIGHTS * carried + work)
+        assert at_once.decode() == pytest.approx(max(WEIGHTS * staged, work))
+
+
+def test_hidden_states_cross_from_ordinary_memory() -> None:
+    found = prices(Workload(prompt=1, answer=2)).hand_over("cpu", "cuda:0")
+    assert found.decode_working == pytest.approx(128 / 4e9 + 50e-6)
 
 
 @pytest.mark.parametrize("context", [1, 2, 3, 100, 767, 768, 4096])

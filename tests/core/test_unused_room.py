@@ -33,7 +33,7 @@ def test_every_fuller_plan_is_refuted(share: float) -> None:
 
 
 def test_what_is_missing_is_said_in_bytes() -> None:
-    plan = planned(needed() - 1)
+    plan = planned(needed() * 6 // 10)
     first = next(fuller_plans(plan, "cuda:0"))
     assert first.lacking > 0
     assert unused_words(plan, "cuda:0").startswith("CUDA:0 keeps ")

@@ -421,14 +421,13 @@ class _Task:
         hand_overs = self._hand_overs(choice)
         for each in hand_overs:
             total += self.prices.hand_over(each.source, each.target)
-        runtime = self.prices.runtime
         return Prediction(
             self._uses(choice),
-            total.decode(runtime),
+            total.decode(),
             self._load_seconds(choice),
             layers,
             bool(self.machine.bandwidths),
-            total.prefill(runtime),
+            total.prefill(),
             self.prices.of(total),
             choice.gap if self.wishes.strategy == "fastest" else 0.0,
             hand_overs,
@@ -457,7 +456,7 @@ class _Task:
                 weights.get(device.id, 0),
                 kv.get(device.id, 0),
                 (self.work[device.id].most if device.is_accelerator and device.id in weights else 0)
-                + (max(0, carried - devices.carrying_room(self.work[device.id])) if device.id == devices.main else 0)
+                + (carried if device.id == devices.main else 0)
                 + (self._work_in_ram(in_ram, devices) + ring if device.id == CPU else 0),
                 reserve(device, self.budget),
                 capacity.get(device.id, 0),
@@ -505,7 +504,7 @@ class _Task:
 
     def _own(self, each: Seconds, total: Seconds) -> float:
         """A layer's part of a decode pass: of what all wait for reads, as much as it is of what is read."""
-        alone = replace(each, decode_reading=0.0).decode(self.prices.runtime)
+        alone = replace(each, decode_reading=0.0).decode()
         share = each.decode_reading / total.decode_reading if total.decode_reading else 0.0
         return alone + share * total.waiting()
 
@@ -601,10 +600,10 @@ class _Reasons:
     def _in_place(self, number: int, place: str, name: str, main: str) -> str:
         """That the CPU computes it, with what both ways would take."""
         task, part = self._task, self._task.parts[number]
-        here, there = (task.seconds_of(part, place, device).decode(task.prices.runtime) for device in (CPU, main))
+        here, there = (task.seconds_of(part, place, device) for device in (CPU, main))
         read = " from disk" if place == DISK else ""
-        words = f"It rests on {name}, and the CPU computes it there: {_milliseconds(here)} a token"
-        return f"{words}, where carrying it{read} to {main} would take {_milliseconds(there)}."
+        words = f"It rests on {name}, and the CPU computes it there: {_milliseconds(here.decode())} a token"
+        return f"{words}, where carrying it{read} to {main} would take {_milliseconds(there.decode())}."
 
 
 def _milliseconds(seconds: float) -> str:

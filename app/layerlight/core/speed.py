@@ -61,8 +61,12 @@ def carry_seconds(
     """Seconds to bring `size` bytes of weights to where they are read, for one pass; see `Traffic.ahead`."""
     if rests_on == runs_on or not size:
         return 0.0
-    seconds = size / rates[DISK_RING if runs_on == CPU and ahead else DISK] if rests_on == DISK else 0.0
-    return seconds if runs_on == CPU else seconds + size / bus_rate(rates, runs_on, pinned=runtime.pinned)
+    ring = ahead if runs_on == CPU else runtime.overlaps
+    reading = size / rates[DISK_RING if ring else DISK] if rests_on == DISK else 0.0
+    if runs_on == CPU:
+        return reading
+    copying = size / bus_rate(rates, runs_on, pinned=runtime.pinned)
+    return max(reading, copying) if runtime.overlaps else reading + copying
 
 
 def rates_of(bandwidths: tuple[tuple[str, float], ...]) -> dict[str, float]:
@@ -167,11 +171,11 @@ class Seconds:
             self.prefill_reading + other.prefill_reading,
         )
 
-    def decode(self, runtime: Runtime) -> float:
-        return runtime.pass_seconds(self.decode_carrying, max(self.decode_working, self.decode_reading))
+    def decode(self) -> float:
+        return self.decode_carrying + max(self.decode_working, self.decode_reading)
 
-    def prefill(self, runtime: Runtime) -> float:
-        return runtime.pass_seconds(self.prefill_carrying, max(self.prefill_working, self.prefill_reading))
+    def prefill(self) -> float:
+        return self.prefill_carrying + max(self.prefill_working, self.prefill_reading)
 
     def waiting(self) -> float:
         """Seconds of a decode pass in which nothing works because reads are not there yet."""
@@ -239,19 +243,22 @@ class Prices:
         cache = self._cache(traffic.kv * self._filled, runs_on)
         decode = self._busy(traffic, self._pass(traffic, batch, runs_on, batch > 1) + cache, runs_on, resident)
         carrying, prefill = 0.0, self._cache(traffic.kv * self._turned_back, runs_on)
+        staged = runs_on != CPU and not resident
         for tokens, times in self._chunks:
             seen = batch * (1 if traffic.last_only else tokens)
-            carrying += times * self._brought(traffic, batch * tokens, rests_on, runs_on)
-            prefill += times * self._busy(traffic, self._pass(traffic, seen, runs_on, seen > 1), runs_on, resident)
+            comes = self._brought(traffic, batch * tokens, rests_on, runs_on)
+            works = self._busy(traffic, self._pass(traffic, seen, runs_on, seen > 1), runs_on, resident)
+            carrying += times * (self.runtime.waits(comes, works) if staged else comes)
+            prefill += times * works
         if rests_on == DISK and runs_on == CPU and traffic.ahead:
             beside = self.rates.get(overhead_name(DISK), 0.0) if traffic.decoder else 0.0
             passes = sum(times for _, times in self._chunks)
             return Seconds(0.0, decode + beside, 0.0, prefill + passes * beside, brought, carrying)
-        return Seconds(brought, decode, carrying, prefill)
+        return Seconds(self.runtime.waits(brought, decode) if staged else brought, decode, carrying, prefill)
 
     def of(self, seconds: Seconds) -> float:
         """Seconds of the whole workload."""
-        return seconds.prefill(self.runtime) + self.workload.passes * seconds.decode(self.runtime)
+        return seconds.prefill() + self.workload.passes * seconds.decode()
 
     def reading(self, seconds: Seconds) -> float:
         """Of the whole workload's seconds those of reading ahead."""
@@ -281,8 +288,8 @@ class Prices:
         return self.rates.get(overhead_name(place), LAYER_OVERHEAD)
 
     def _crossing(self, source: str, target: str) -> float:
-        out = 0.0 if source == CPU else 1 / bus_rate(self.rates, source, inward=False, pinned=self.runtime.pinned)
-        return out + (0.0 if target == CPU else 1 / bus_rate(self.rates, target, pinned=self.runtime.pinned))
+        out = 0.0 if source == CPU else 1 / bus_rate(self.rates, source, inward=False)
+        return out + (0.0 if target == CPU else 1 / bus_rate(self.rates, target))
 
     def _brought(self, traffic: Traffic, tokens: int, rests_on: str, runs_on: str) -> float:
         """Seconds in which a pass of so many tokens brings a layer."""

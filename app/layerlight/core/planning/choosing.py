@@ -133,8 +133,7 @@ class Choosing:
             labels.append(places)
         needed = frozenset(at for at, room in enumerate(devices.rooms) if room.device.is_accelerator)
         least = self._least_hand_overs(devices) if shares == WORKING else 0.0
-        spare = devices.carrying_room(self.work[devices.main])
-        puzzle = Puzzle(tuple(kinds), rooms, needed, least, spare)
+        puzzle = Puzzle(tuple(kinds), rooms, needed, least)
         look = _Look(self, devices, puzzle, tuple(kind_of), tuple(labels), shares=shares)
         return look.without_disk() if look.needs_no_disk() else look
 

@@ -10,7 +10,6 @@ from itertools import combinations
 from layerlight.core.device import CPU, DISK
 from layerlight.core.model import LayerKind
 from layerlight.core.planning.rooms import QUANTIZING_KINDS, Room
-from layerlight.core.sizing.work import Work
 
 
 class Stays(Enum):
@@ -53,11 +52,6 @@ class DeviceSet:
     def running(self) -> int:
         """How many devices run layers."""
         return len(self.accelerators) + self.shares_work or 1
-
-    def carrying_room(self, work: Work) -> int:
-        """Of a pass's work on the main device what carried weights may take: nothing of it where they lie in a ring's
-        buffers, which stay."""
-        return 0 if self.main == CPU else work.carrying_room
 
     def runs_on(self, place: str, kind: LayerKind = LayerKind.OTHER) -> str:
         """Where a layer of this kind runs that rests there."""

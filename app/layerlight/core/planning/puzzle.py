@@ -46,12 +46,10 @@ class Puzzle:
     rooms: tuple[int, ...]
     needed: frozenset[int]
     least_extra: float = 0.0
-    spare: int = 0
-    """Bytes that the first place has for carried items beside its room."""
 
     def transients(self) -> tuple[int, ...]:
         """Bytes that may have to be there for carried items, ascending."""
-        return tuple(sorted({max(self.spare, way.transient) for kind in self.kinds for way in kind.ways}))
+        return tuple(sorted({way.transient for kind in self.kinds for way in kind.ways}))
 
     def at(self, transient: int) -> Puzzle | None:
         """With place for so much and nothing carried that needs more; None when a kind has no way left."""
@@ -59,10 +57,9 @@ class Puzzle:
             Kind(kind.count, tuple(way for way in kind.ways if way.transient <= transient), kind.late)
             for kind in self.kinds
         )
-        kept = max(0, transient - self.spare)
-        if any(not kind.ways for kind in kinds) or (self.rooms and kept > self.rooms[0]):
+        if any(not kind.ways for kind in kinds) or (self.rooms and transient > self.rooms[0]):
             return None
-        rooms = (self.rooms[0] - kept, *self.rooms[1:]) if self.rooms else ()
+        rooms = (self.rooms[0] - transient, *self.rooms[1:]) if self.rooms else ()
         return Puzzle(kinds, rooms, self.needed, self.least_extra)
 
 

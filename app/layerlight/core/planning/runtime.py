@@ -11,7 +11,7 @@ class Runtime:
 
     name: str
     overlaps: bool
-    """Brings the next layers while others compute."""
+    """Brings a layer to an accelerator while the one before computes there, and reads its file meanwhile."""
     pinned: bool
     """Copies to an accelerator from page-locked RAM."""
     whole_tables: bool
@@ -19,17 +19,16 @@ class Runtime:
     whole_experts: bool
     """Brings all experts of a layer to an accelerator, whichever the router chose."""
 
-    def pass_seconds(self, carrying: float, working: float) -> float:
-        """Seconds of one pass that carries weights for so long and computes for so long."""
-        return max(carrying, working) if self.overlaps else carrying + working
+    def waits(self, carrying: float, working: float) -> float:
+        """Seconds in which an accelerator waits for a layer that is carried for so long, and computes so long."""
+        return max(0.0, carrying - working) if self.overlaps else carrying
 
 
 ACCELERATE = Runtime("accelerate", overlaps=False, pinned=False, whole_tables=True, whole_experts=True)
 """Hooks that bring each module's tensors from ordinary RAM or from their file, then compute, then drop them."""
 
-RING = Runtime("ring", overlaps=True, pinned=True, whole_tables=False, whole_experts=False)
-"""A ring of page-locked buffers that is filled while others are computed on: known to the prices, not built yet for
-accelerators."""
+STAGED = Runtime("staged", overlaps=True, pinned=True, whole_tables=True, whole_experts=True)
+"""Buffers of an accelerator that are filled from page-locked RAM while others are computed with."""
 
 RING_BUFFERS = 3
 """Layers of which the CPU's ring holds the weights at once: one that is computed with, and two that are read ahead."""
@@ -37,5 +36,5 @@ RING_BUFFERS = 3
 STAGING_BUFFERS = 2
 """Layers of which an accelerator holds the carried weights at once: one that is computed with, and one on its way."""
 
-TODAY = ACCELERATE
+TODAY = STAGED
 """What plans are made for: only what can be carried out is planned."""

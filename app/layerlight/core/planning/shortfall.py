@@ -24,7 +24,7 @@ def nearest_fit(
         passing = max(
             (unit.passing(place, devices.runs_on(place)) for unit, place in zip(units, places, strict=True)), default=0
         )
-        needed = sum(unit.kv for unit in carried) + max(0, passing - devices.carrying_room(work[devices.main]))
+        needed = sum(unit.kv for unit in carried) + passing
         if needed <= held:
             return places
         held = needed

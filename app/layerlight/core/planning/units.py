@@ -8,7 +8,7 @@ from layerlight.core import memory
 from layerlight.core.device import CPU, DISK
 from layerlight.core.model import Layer, LayerKind, Model, Tensor, TextShape
 from layerlight.core.plan import PREFILL_CHUNK
-from layerlight.core.planning.runtime import RING_BUFFERS
+from layerlight.core.planning.runtime import RING_BUFFERS, STAGING_BUFFERS
 from layerlight.core.sizing.kv_cache import packed_bytes
 from layerlight.core.sizing.stored_format import is_scale, packed_elements
 from layerlight.core.sizing.told_bytes import told_cache, told_weights
@@ -55,7 +55,7 @@ class Unit:
             return 0
         if rests_on == DISK and runs_on == CPU:  # of experts the pages of the file itself are read
             return 0 if self.layers[0].kind is LayerKind.EXPERTS else RING_BUFFERS * self.size
-        return self.tensor
+        return STAGING_BUFFERS * self.size
 
     @property
     def largest_quantized(self) -> int:

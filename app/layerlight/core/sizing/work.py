@@ -14,11 +14,6 @@ class Work:
     in_modules: int
     """The most while a module computes that has weights: what lies beside weights carried for a pass."""
 
-    @property
-    def carrying_room(self) -> int:
-        """Of `most`, what is free again whenever carried weights are there: a module's come just before it computes."""
-        return max(0, self.most - self.in_modules)
-
     def at_least(self, size: int) -> Work:
         """The same where something else needs so many bytes at another time."""
         return self if size <= self.most else Work(size, self.in_modules)
