@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
@@ -16,8 +18,8 @@ from tests.ui.conftest import Bench, MakeBench
 
 @pytest.fixture
 def large(make_bench: MakeBench) -> Bench:
-    """40 layers on a card, in RAM and on the disk."""
-    bench = make_bench(fakes.laptop(), fakes.fourteen_billion())
+    """40 layers on a card, in RAM and on a disk that is quick enough for RAM's to be seen beside it."""
+    bench = make_bench(replace(fakes.laptop(), bandwidths=(("disk-ring", 2e9),)), fakes.fourteen_billion())
     bench.open()
     bench.qtbot.waitUntil(lambda: bench.desk.working)
     return bench
