@@ -231,7 +231,7 @@ def test_a_stop_keeps_only_what_was_written(after: int, engine: TorchEngine, rep
 @pytest.mark.parametrize("kind", ["gpt2", "tied"])
 def test_no_draft_reaches_beyond_the_context(kind: str, drafted: int, engine: TorchEngine, tmp_path: Path) -> None:
     """Absolute positions end there: the library's own drafts would ask for one beyond them."""
-    positions = {"n_positions": 64} if kind == "gpt2" else {"max_position_embeddings": 64}
+    positions: dict[str, Any] = {"n_positions": 64} if kind == "gpt2" else {"max_position_embeddings": 64}
     folder = write_model(tmp_path / "model", kind, change=readable, **positions)
     engine.load(request_for(folder, context=64), Events().job())
     plain = ask(engine, "abcabcabcabcabc", 99)

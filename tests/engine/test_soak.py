@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from transformers import PreTrainedModel
@@ -37,7 +38,7 @@ HELD = (PreTrainedModel, LoadedModel, Cache, StreamedLayers, LayerRing, PageBuff
 """Of what belongs to a loaded model, nothing lives on after it."""
 PROMPTS = ("x" * 20, "the cat sat on the mat and the dog sat on the log, then the cat sat", "abc" * 30, "Where? " * 12)
 LONGEST = 24
-SIZES = {"hidden_size": 128, "intermediate_size": 384, "head_dim": 32}
+SIZES: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 384, "head_dim": 32}
 """Large enough that a single set of weights left behind is more than the slack."""
 Layout = Callable[[int, int], str]
 RAM_AND_DISK: tuple[Layout, ...] = (
