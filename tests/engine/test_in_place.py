@@ -87,6 +87,7 @@ def test_only_activations_cross(
     layer = next(each.size for each in request.placements if each.runs_on == "cpu")
     assert all(each.to_device + each.from_device < layer for each in crossed), "less in eight passes than one layer"
     assert crossed[1].to_device_count <= crossed[0].to_device_count
+    assert crossed[1].from_device_count <= crossed[0].from_device_count, "cosines and masks once a pass"
 
 
 @pytest.mark.simulated

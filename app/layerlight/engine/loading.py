@@ -23,6 +23,7 @@ from layerlight.core.messages import LoadRequest, PlacedLayer
 from layerlight.engine import file_pages
 from layerlight.engine.auto_class import auto_class
 from layerlight.engine.checking import CheckedModel
+from layerlight.engine.crossing import cross_once
 from layerlight.engine.dispatching import index_of, join_experts, loader_of, run_on_main, tie_on_disk
 from layerlight.engine.empty_model import torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
@@ -132,6 +133,7 @@ def _load_and_look(
     layers = tuple(placement.layer for placement in request.placements)
     run_on_main(model, checked)
     join_experts(model, request)
+    cross_once(model, request)
     tie_on_disk(model)
     quiet_bitsandbytes()
     avoid_failing_kernels(model)
