@@ -158,3 +158,15 @@ def test_layers_are_called_what_people_call_them() -> None:
 
 def test_an_unread_total_leaves_the_free_memory_unknown() -> None:
     assert Lane("xpu:0", "gpu", "Arc", "", None).free is None
+
+
+def test_an_idle_lane_says_why() -> None:
+    """Not only that nothing is there: that all has room elsewhere, or what stands against using it."""
+    here, model = machine(accelerator(free=40 * GIB), ram(), disk()), fakes.fourteen_billion()
+    state = State(machine=here, model=model, plan=make_plan(model, here, Budget()))
+    told_of = {lane.place: lane.idle for lane in lanes_of(state)}
+    assert told_of == {
+        "cuda:0": "",
+        "cpu": "not needed: what is in use has room for all",
+        "disk": "not needed: memory has room for all",
+    }
