@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from layerlight.core.folders import HOME_VARIABLE
-from layerlight.engine import single_passes
+from layerlight.engine import resident_layers, single_passes
 from layerlight.engine.engine import TorchEngine
 from tests.engine.tiny_models import write_model
 
@@ -28,9 +28,13 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
 
 
 @pytest.fixture(autouse=True)
-def passes_as_torch_makes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also on a CPU where long ones are faster in fp32: plain transformers, which ours is held to, rounds otherwise."""
+def engine_as_plain_as_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a CPU where long ones are faster in fp32: plain transformers, which ours is held to, rounds otherwise.
+
+    And nothing is read at leisure where a test does not ask for it.
+    """
     monkeypatch.setattr(single_passes, "pays_off", lambda _dtype: False)
+    monkeypatch.setattr(resident_layers, "LEISURE", 3600.0)
 
 
 @pytest.fixture

@@ -91,6 +91,36 @@ def test_without_room_they_stay(engine: TorchEngine, model_folder: Folder, monke
     assert _viewed(engine) == viewed
 
 
+@pytest.mark.usefixtures("at_once")
+def test_beside_layers_on_disk_they_stay(engine: TorchEngine, model_folder: Folder) -> None:
+    """Where there is no room for all layers in RAM there is none to hold one twice."""
+    load = request_for(model_folder("llama"), lambda index, _: "disk" if index == 2 else "cpu", dtype="bfloat16")
+    engine.load(load, Events().job())
+    viewed = _viewed(engine)
+    _read(engine)
+    ask(engine)
+    assert viewed
+    assert _viewed(engine) == viewed
+
+
+@pytest.mark.usefixtures("at_once")
+def test_during_an_answer_one_is_read_after_the_other_is_taken(engine: TorchEngine, model_folder: Folder) -> None:
+    """Nothing before the first token; then each waits for the pass that takes the one before it."""
+    _load(engine, model_folder("llama"))
+    assert engine.loaded is not None
+    assert engine.resident is not None
+    engine.resident.close()
+    engine.resident = resident_layers.ResidentLayers(engine.loaded.model, engine.loaded.placed)
+    with engine.resident.answering(engine.loaded.model) as begun:
+        assert engine.resident.ready == 0
+        begun()
+        while any("layers." in name for name in _viewed(engine)):
+            with torch.inference_mode():
+                engine.loaded.model(torch.ones(1, 1, dtype=torch.long))
+            assert engine.resident.ready <= 1
+    engine.resident.wait()
+
+
 def _replaced(folder: Path) -> None:
     for path in folder.glob("*.safetensors"):
         copy = path.with_suffix(".new")
@@ -125,7 +155,8 @@ def test_another_file_of_that_name_is_not_read(
     viewed = _viewed(engine)
     _read(engine)
     assert engine.loaded is not None
-    with torch.inference_mode():
+    assert engine.resident is not None
+    with engine.resident.answering(engine.loaded.model), torch.inference_mode():
         engine.loaded.model(torch.ones(1, 1, dtype=torch.long))
     assert _viewed(engine) == viewed
 

@@ -143,7 +143,7 @@ class TorchEngine:
         """
         if self.loaded is None or self.resident is None:
             raise BadRequest("No model is loaded.", hint="Load one first.")
-        with self.resident.answering() as begun:
+        with self.resident.answering(self.loaded.model) as begun:
             result = answer(request, self.loaded, self.kept, self._measuring(_telling(job, begun)))
         self._tell_resident(self.loaded, self.resident.taken(), job)
         job.emit(RunFinished(replace(result, memory=self.memory())))

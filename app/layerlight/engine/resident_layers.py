@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from layerlight.core.device import CPU
+from layerlight.core.device import CPU, DISK
 from layerlight.core.machines.local_memory import ram
 from layerlight.core.memory import margin
 from layerlight.core.messages import PlacedLayer
@@ -48,7 +48,11 @@ class _Viewed:
     def still(self) -> bool:
         """Whether nobody has put it elsewhere meanwhile."""
         here = self.holder.get(self.name)
-        return here is self.parameter and here.device.type == "cpu" and here.data_ptr() == self.address
+        return here is self.parameter and here.device.type == CPU and here.data_ptr() == self.address
+
+    def let_go(self) -> None:
+        """Its pages are no longer this process's memory; who looks at them brings them back."""
+        file_pages.let_go(self.address, self.address + self.stored.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class ResidentLayers:
     """A thread that reads one layer after another into memory, to be taken into use when the next pass begins.
 
     What is viewed is right all along: where there is no room, or a file can't be read, it stays as it is. While a
-    prompt is computed nothing is read.
+    prompt is computed nothing is read, and during an answer one layer at a time, so that no two of them are held twice.
     """
 
     def __init__(self, model: torch.nn.Module, placed: Sequence[PlacedLayer]) -> None:
@@ -71,20 +75,32 @@ class ResidentLayers:
         self._closed = threading.Event()
         self._free = threading.Event()
         self._free.set()
+        self._answering = False
+        self._emptied = threading.Event()
         self._ready: deque[_Ready] = deque()
         self._taken: list[str] = []
-        self._hook = model.register_forward_pre_hook(self._take)
         self._thread = threading.Thread(target=self._read_all, args=(model, placed), name="resident", daemon=True)
-        self._thread.start()
+        if any(_eligible(placed)):
+            self._thread.start()
 
     @contextmanager
-    def answering(self) -> Iterator[Callable[[], None]]:
+    def answering(self, model: torch.nn.Module) -> Iterator[Callable[[], None]]:
         """While an answer lasts, nothing is read until what this gives is called: the first token is there."""
+        self._answering = True
         self._free.clear()
+        hook = model.register_forward_pre_hook(self._take)
         try:
             yield self._free.set
         finally:
+            hook.remove()
+            self._answering = False
             self._free.set()
+            self._emptied.set()
+
+    @property
+    def ready(self) -> int:
+        """Layers that were read and wait for the next pass."""
+        return len(self._ready)
 
     def taken(self) -> tuple[str, ...]:
         """Layers that became resident since this was asked last."""
@@ -93,14 +109,16 @@ class ResidentLayers:
 
     def wait(self) -> None:
         """Until all is read that will be."""
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def close(self) -> None:
         """Ends the thread. Layers stay as they are."""
         self._closed.set()
         self._free.set()
-        self._hook.remove()
-        self._thread.join(PATIENCE)
+        self._emptied.set()
+        if self._thread.ident is not None:
+            self._thread.join(PATIENCE)
         self._ready.clear()
 
     # -- the reading thread ------------------------------------------------------------------------------------------
@@ -113,6 +131,7 @@ class ResidentLayers:
             views, names = file_pages.FileViews(), [each.layer for each in placed]
             written = file_pages.written_views()
             for layer in _eligible(placed):
+                self._wait_for_taking()
                 weights = _viewed(model, layer, names, views)
                 own = [each for each in weights if each.view.start not in written and _same(each, files)]
                 if own and not self._read(layer, own, files):
@@ -145,7 +164,15 @@ class ResidentLayers:
             for each, view in zip(weights, layout.views, strict=True)
         ]
         self._ready.append(_Ready(layer, tuple(zip(weights, views, strict=True))))
+        for each in weights:
+            each.let_go()
         return True
+
+    def _wait_for_taking(self) -> None:
+        """Until what was read is in use, where an answer is being computed."""
+        self._emptied.clear()
+        if self._answering and self._ready and not self._closed.is_set():
+            self._emptied.wait()
 
     # -- the thread that computes ------------------------------------------------------------------------------------
 
@@ -156,14 +183,20 @@ class ResidentLayers:
             still = [(weight, tensor) for weight, tensor in ready.weights if weight.still]
             for weight, tensor in still:
                 weight.parameter.data = tensor
-                file_pages.let_go(weight.address, weight.address + weight.stored.size)
+                weight.let_go()  # a pass that was under way may have brought it back
             if len(still) == len(ready.weights):
                 self._taken.append(ready.layer)
+        self._emptied.set()
 
 
-def _eligible(placed: Sequence[PlacedLayer]) -> Iterator[str]:
-    """Layers that are pages of their files and compute in RAM."""
-    return (each.layer for each in placed if each.mapped and each.rests_on == each.runs_on == CPU)
+def _eligible(placed: Sequence[PlacedLayer]) -> tuple[str, ...]:
+    """Layers that are pages of their files and compute in RAM; none where others rest on disk.
+
+    Where there is no room for all layers there is none to hold one twice, even for a moment.
+    """
+    if any(each.size and each.rests_on == DISK for each in placed):
+        return ()
+    return tuple(each.layer for each in placed if each.mapped and each.rests_on == each.runs_on == CPU)
 
 
 def _viewed(
