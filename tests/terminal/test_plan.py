@@ -83,7 +83,7 @@ def test_a_machine_that_can_not_be_saved_is_a_failure(layerlight: Command, tmp_p
 def test_why_a_card_is_not_fuller_is_said(layerlight: Command) -> None:
     """Shows 5: the room that stays unused, and what one layer more would lack or cost."""
     said = layerlight("plan", "qwen3-14b", "--machine", CARD)
-    assert "has room for model.layers.11 only if other layers run elsewhere" in said.out
+    assert "only if other layers run elsewhere" in said.out
     found = layerlight("plan", "qwen3-14b", "--machine", CARD, "--json").found
     assert found["unused"]["cuda:0"] in said.out
     assert layerlight("plan", "qwen3-4b", "--machine", CARD, "--json").found["unused"] == {}
