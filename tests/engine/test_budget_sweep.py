@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.simulated]
 CONTEXT = PREFILL_CHUNK + 2
 """A prompt of one whole chunk, and two tokens of an answer."""
 LIMITS = 10
+SLOW_CPU = (("cpu", 1e7), ("bus", 1e11))
+"""So slow that what has no room on the device is carried there, rather than computed in RAM."""
 GIB = 2**30
 DEVICE = "sim:0"
 Simulator = Callable[..., ModuleType]
@@ -42,6 +44,11 @@ class Swept:
     plan: Plan
     peak: int
     tokens: int
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the CPU computes what has no room on the device."""
+        return any(each.runs_on == "cpu" for each in self.plan.placements)
 
     @property
     def left_out(self) -> list[int]:
@@ -73,7 +80,8 @@ def planned(model: Model, total: int, attention: str, **wishes: object) -> Plan:
             Device(DEVICE, "sim", "Simulated", total, total),
             Device("cpu", "cpu", "RAM", 8 * GIB, 8 * GIB),
             Device("disk", "disk", "Disk", 99 * GIB, 99 * GIB),
-        )
+        ),
+        SLOW_CPU,
     )
     asked = Wishes(attention=attention, **wishes)  # type: ignore[arg-type]
     return make_plan(model, machine, Budget(context=CONTEXT), asked)
@@ -89,7 +97,7 @@ def told(folder: Path, attention: str) -> Model:
 
 
 def totals(model: Model, attention: str) -> list[int]:
-    """Sizes of devices: a little less than a single norm needs there, and evenly on to what everything needs."""
+    """Sizes of devices: a little less than a norm needs there, all else carried, and evenly on to what all needs."""
     alone = planned(model, GIB, attention, pins=(("model.*", "cpu"), ("lm_head", "cpu"), ("model.norm", DEVICE)))
     all_there = planned(model, GIB, attention)
     first, last = (-(-plan.prediction.use(DEVICE).used * 20 // 19) + 1 for plan in (alone, all_there))
@@ -122,10 +130,13 @@ def test_at_each_limit_the_whole_context_runs_and_no_room_is_wasted(
     assert swept.tokens == CONTEXT
     assert swept.peak <= total
     use = plan.prediction.use(DEVICE)
-    assert abs(use.used - swept.peak) <= 0.005 * swept.peak
-    assert (use.weights == 0) is (step == 0)
+    if swept.in_place:  # the room for the head's numbers is kept, which lies in RAM then
+        assert swept.peak <= use.used
+    else:
+        assert abs(use.used - swept.peak) <= 0.005 * swept.peak
+    assert swept.in_place is (step == 0), "the device has no room for the buffers of what is carried"
     assert (not swept.left_out) is (step == LIMITS - 1)
-    if use.weights and swept.left_out:
+    if not swept.in_place and swept.left_out:
         assert total - swept.peak <= use.margin + min(swept.left_out)
     fuller = list(fuller_plans(plan, DEVICE))
     assert bool(fuller) is bool(swept.left_out)
