@@ -162,7 +162,7 @@ def cache_bytes(plan: Plan, layer: Layer) -> int:
 
 def _buffers(plan: Plan, group: list[Layer]) -> int:
     """Of an accelerator that runs these layers while they rest elsewhere."""
-    return ON_DEVICE * _whole(plan, group)
+    return 0 if group[0].kind is LayerKind.TOWER else ON_DEVICE * _whole(plan, group)
 
 
 def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main: str) -> dict[str, int]:
@@ -188,7 +188,7 @@ def _bytes(plan: Plan, places: Mapping[str, str], runs: Mapping[str, str], main:
 def _is_ahead(layer: Layer, places: Mapping[str, str], runs: Mapping[str, str]) -> bool:
     """Whether it is read into the CPU's ring before each pass."""
     on_disk = places[layer.name] == "disk" and runs[layer.name] == "cpu"
-    return on_disk and layer.kind is not LayerKind.EXPERTS
+    return on_disk and layer.kind not in (LayerKind.EXPERTS, LayerKind.TOWER)
 
 
 def _whole(plan: Plan, group: list[Layer]) -> int:
@@ -392,7 +392,7 @@ class Table:
         }
         self.known: dict[tuple[int, str, str], tuple[Parts, Parts]] = {}
         self.rings = [
-            0 if group[0].kind is LayerKind.EXPERTS else BUFFERS * weights
+            0 if group[0].kind in (LayerKind.EXPERTS, LayerKind.TOWER) else BUFFERS * weights
             for group, weights in zip(self.groups, self.weights, strict=True)
         ]
         self.experts = [group[0].kind is LayerKind.EXPERTS for group in self.groups]

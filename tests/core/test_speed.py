@@ -185,6 +185,8 @@ def test_what_each_kind_of_layer_asks_of_a_pass() -> None:
     assert found["lm_head"].last_only
     assert found["lm_head"].operations == 2 * 500 * 64
     assert (found["model.visual"].read, found["model.visual"].carried) == (0, 0), "no part of a pass over text"
+    (beside,) = [unit for unit in units if unit.layers[0] is tower]
+    assert [beside.passing(rests, runs) for rests, runs in (("disk", "cpu"), ("cpu", "cuda:0"))] == [0, 0]
     decoder = found["model.layers.0"]
     assert decoder.decoder
     assert decoder.read == decoder.carried == tied.layer("model.layers.0").size

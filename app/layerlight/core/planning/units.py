@@ -50,8 +50,11 @@ class Unit:
         return sum(self.sizes)
 
     def passing(self, rests_on: str, runs_on: str) -> int:
-        """Bytes that it needs where it runs beside what rests there; of several units in turn the most counts."""
-        if rests_on == runs_on:
+        """Bytes that it needs where it runs beside what rests there; of several units in turn the most counts.
+
+        A tower needs none: no pass over text calls it.
+        """
+        if rests_on == runs_on or self.layers[0].kind is LayerKind.TOWER:
             return 0
         if rests_on == DISK and runs_on == CPU:  # of experts the pages of the file itself are read
             return 0 if self.layers[0].kind is LayerKind.EXPERTS else RING_BUFFERS * self.size
