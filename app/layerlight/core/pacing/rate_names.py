@@ -1,8 +1,8 @@
 """Names of a machine's rates: what `Machine.bandwidths`, calibration and the price of a plan call each figure.
 
 cuda:0                   bytes/s at which weights that rest in a device's memory are read by it; so too `cpu`, `mps`
-disk                     bytes/s of weights on disk that an accelerator runs: each tensor by itself, through accelerate
-disk-ring                bytes/s of layers on disk that the CPU runs: read ahead of every pass, past the system's cache
+disk                     bytes/s of weights on disk that come each by itself: experts that a router chose, and by hooks
+disk-ring                bytes/s of layers on disk that are read ahead of every pass, past the system's cache
 disk-load                bytes/s of one long read from disk, nothing cached
 bus:cuda:0:to-pinned     bytes/s of a copy from page-locked RAM to the device
 bus:cuda:0:to-pageable   … from ordinary RAM, as accelerate copies
