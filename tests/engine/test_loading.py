@@ -149,7 +149,7 @@ def test_a_device_too_small_ends_the_load_and_holds_nothing(
     engine: TorchEngine, model_folder: Folder, simulated: Callable[..., Any]
 ) -> None:
     """H16: the load overflows for real; what was there goes back, and a plan that fits loads next."""
-    sim = simulated([128 << 10])
+    sim = simulated([256 << 10])
     everything = request_for(model_folder("llama"), lambda index, count: "sim:0", on=machine("sim:0"))
     with pytest.raises(OutOfMemory, match="to load"):
         engine.load(everything, Events().job())
