@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QRectF, Qt, QUrl, Signal, Slot
+from PySide6.QtCore import QByteArray, QRectF, QSize, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QColor, QDragEnterEvent, QDropEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -35,8 +35,9 @@ class Window(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setWindowTitle("Layerlight")
         self.setWindowIcon(window_icon())
-        self.setMinimumSize(*SMALLEST)
-        self.resize(*SIZE)
+        room = self.screen().availableSize()  # of a small screen at 200 % little is left: no window is larger than it
+        self.setMinimumSize(QSize(*SMALLEST).boundedTo(room))
+        self.resize(QSize(*SIZE).boundedTo(room))
         self.setAcceptDrops(True)
         self._painted = False
         self._inside = QVBoxLayout(self)
