@@ -319,12 +319,12 @@ def _nowhere() -> TextIO:
 
 def _log_to_file() -> str:
     """Libraries speak to a log file, not into the answer; its path, empty where there can be none."""
-    path = own_folders().log / "terminal.log"
     try:
+        path = own_folders().log / "terminal.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         logging.captureWarnings(True)
         logging.basicConfig(filename=path, level=logging.INFO, force=True, encoding="utf-8", errors="replace")
-    except OSError:
+    except (OSError, BadRequest):
         logging.basicConfig(handlers=[logging.NullHandler()], force=True)
         return ""
     return str(path)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from layerlight.core.errors import BadRequest
 from layerlight.core.folders import own_folders
 
 
@@ -29,3 +31,11 @@ def test_without_it_the_system_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.data.is_absolute()
     assert found.data.name == "layerlight"
     assert found.settings.name == "settings.json"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows takes any name for that of a person")
+def test_the_home_of_a_person_who_is_not_here_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAYERLIGHT_HOME", "~nobody-of-that-name/x")
+    with pytest.raises(BadRequest, match="LAYERLIGHT_HOME “~nobody-of-that-name/x”") as refused:
+        own_folders()
+    assert refused.value.hint

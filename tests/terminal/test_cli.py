@@ -255,6 +255,15 @@ def test_a_command_line_that_makes_no_sense_is_a_bad_request(
     assert engine.made == len(engine.looks) == 0
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows takes any name for that of a person")
+@pytest.mark.parametrize("words", [("plan",), ("run", "--prompt", "x")])
+def test_an_own_folder_that_can_t_be_is_a_bad_request(
+    layerlight: Command, tiny_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("LAYERLIGHT_HOME", "~nobody-of-that-name/x")
+    _refused(layerlight(words[0], tiny_folder, *words[1:]), engine, "LAYERLIGHT_HOME")
+
+
 @pytest.mark.parametrize(
     ("size", "expected"),
     [("64000MiB", 64000 * MIB), ("64000000", 64_000_000), ("10G", 10 * 2**30), ("10GB", 10**10), ("10TiB", 10 * 2**40)],
