@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +173,43 @@ def test_bad_requests_are_one_sentence(
     said = layerlight("plan", tiny_folder, *words)
     assert (said.code, said.out) == (2, "")
     assert expected in said.err
+
+
+_LONG = "x" * 300
+_NOBODY = "~nobody-of-that-name/x"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows takes any name for that of a person")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "PATH"), ("run", "PATH", "--prompt", "x"), ("inspect", "PATH"),
+        ("plan", "MODEL", "--machine", "PATH"), ("plan", "MODEL", "--map", "PATH"),
+        ("plan", "--table", "--machine", "PATH"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", [_LONG, f"./{_LONG}/x", _NOBODY])
+def test_a_path_that_can_t_be_is_a_bad_request(
+    layerlight: Command, tiny_folder: Path, path: str, words: tuple[str, ...]
+) -> None:
+    said = layerlight(*({"PATH": path, "MODEL": str(tiny_folder)}.get(word, word) for word in words))
+    assert (said.code, said.out) == (2, "")
+    assert path in said.err
+    assert ".." not in said.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows takes any name for that of a person")
+@pytest.mark.parametrize(
+    ("path", "code"), [(_NOBODY, 2), (_LONG, 1)], ids=["nobody", "too long"]
+)  # what can't be written is a failure
+@pytest.mark.parametrize("words", [("devices", "--save"), ("plan", "MODEL", "--export", "json")])
+def test_a_path_that_can_t_be_written_to_is_said_in_words(
+    layerlight: Command, tiny_folder: Path, path: str, code: int, words: tuple[str, ...]
+) -> None:
+    said = layerlight(*(str(tiny_folder) if word == "MODEL" else word for word in words), path)
+    assert (said.code, said.out) == (code, "")
+    assert path in said.err
+    assert "unexpected" not in said.err
 
 
 @pytest.mark.parametrize("words", [(), ("--compare",), ("--export", "json")])

@@ -36,7 +36,7 @@ def inspect_folder(folder: str | Path) -> Model:
         names = frozenset(entry.name for entry in place.iterdir())
         unending = endless(place)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise NotAModel(f"“{folder}” can't be read: {reason}.", hint="Check the path.") from error
     if unending:
         raise NotAModel(

@@ -6,9 +6,9 @@ import shlex
 import shutil
 import sys
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from layerlight.core.errors import LayerlightError, Stopped
+from layerlight.core.folders import expanded
 from layerlight.core.inspection import inspect_folder
 from layerlight.core.job import Job
 from layerlight.core.load_request import load_request
@@ -62,9 +62,9 @@ class _Following:
 
 def devices(terminal: Terminal, save: str | None = None) -> int:
     """Prints this machine; with `save` it is written to that file too, for `plan --machine`."""
+    place = None if save is None else expanded(save, "file")
     machine = terminal.machine()
-    if save is not None:
-        place = Path(save).expanduser()
+    if save is not None and place is not None:
         write_machine(machine, place)
         terminal.console.say(f"This machine was saved. Plan for it anywhere: plan MODEL --machine {shlex.quote(save)}")
     terminal.console.give(report.of_machine(machine), tables.of_machine(machine))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from layerlight.core.errors import BadRequest, StoreFailed
 from layerlight.core.export import device_map, plan_json, python_snippet
+from layerlight.core.folders import expanded
 from layerlight.core.plan import Plan
 
 FORMATS = {
@@ -44,7 +44,7 @@ class Export:
         if self.file is None:
             return
         try:
-            Path(self.file).expanduser().write_text(text, "utf-8")
+            expanded(self.file, "file").write_text(text, "utf-8")
         except (OSError, ValueError) as error:
             raise StoreFailed(
                 f"The plan could not be written to {self.file}: {getattr(error, 'strerror', None) or error}.",

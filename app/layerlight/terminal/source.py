@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from layerlight.core.errors import BadRequest, NotAModel
+from layerlight.core.folders import expanded
 from layerlight.core.inspecting.config_folder import is_config_alone, require_plannable
 from layerlight.core.inspection import inspect_folder, require_runnable
 from layerlight.core.machines.public_models import find_public_model, public_model
@@ -42,7 +42,7 @@ def find_source(words: str) -> Source:
         name = words.removeprefix(HUB)
         model, config = hub_model(name)
         return Source(require_runnable(model, tokenizer=False), "hub", config, name)
-    if not Path(words).expanduser().exists() and _is_public(words):
+    if not _is_there(words) and _is_public(words):
         public = find_public_model(words)
         return Source(public_model(public.name), "public", public.config, public.repository)
     try:
@@ -55,12 +55,20 @@ def find_source(words: str) -> Source:
 
 def find_runnable(words: str) -> Source:
     """The model in a folder, whole enough to be run. Raises BadRequest for what can only be planned."""
-    if words.startswith(HUB) or (not Path(words).expanduser().exists() and _is_public(words)):
+    if words.startswith(HUB) or (not _is_there(words) and _is_public(words)):
         raise BadRequest(
             f"“{words}” can be planned, not run: its weights are not on this machine.",
             hint="Download the model, then give its folder.",
         )
     return Source(require_runnable(inspect_folder(words)))
+
+
+def _is_there(words: str) -> bool:
+    """Not, too, where it can't be: too long a name, or the home of a person who is not here."""
+    try:
+        return expanded(words).exists()
+    except (OSError, BadRequest):
+        return False
 
 
 def _is_public(words: str) -> bool:
@@ -73,7 +81,7 @@ def _is_public(words: str) -> bool:
 
 def _hint(words: str, hint: str) -> str:
     """With names of public models that are near, where it may have been meant as one."""
-    if Path(words).expanduser().exists():
+    if _is_there(words):
         return hint
     try:
         find_public_model(words)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from layerlight.core.device import Device, Machine
 from layerlight.core.errors import BadRequest, StoreFailed
+from layerlight.core.folders import expanded
 from layerlight.core.machines.machine_entry import Entry, fault
 from layerlight.core.machines.machine_figures import MachineFile, machine_file
 from layerlight.core.machines.resources import resource_folder
@@ -119,10 +120,16 @@ def _find(name_or_path: str | Path) -> Path:
     names = machine_names()
     if words in names:
         return resource_folder("machines") / f"{words}.toml"
-    path = Path(words).expanduser()
-    if path.is_file():
+    path = expanded(words, "machine file")
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except OSError as error:  # a name that is too long, for one
+        raise BadRequest(
+            f"The machine file “{words}” can't be read: {error.strerror or error}.", hint="Choose another file."
+        ) from error
+    if is_file:
         return path
-    if path.is_dir():
+    if is_folder:
         raise BadRequest(f"“{words}” is a folder, not a machine file.", hint="Name a .toml file in it.")
     near = difflib.get_close_matches(words.lower(), names, n=3, cutoff=0.4)
     near += [name for name in names if words.lower().strip() and words.lower() in name and name not in near][:3]
