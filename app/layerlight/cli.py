@@ -157,7 +157,12 @@ def _fetch_starter(request: StarterRequest, job: Job) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Words that can't be parsed are a bad request like any other."""
+    """Words that can't be parsed are a bad request like any other. Options are written out: `--js` would be half
+    heard, as what is to go where is decided before anything is parsed.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         raise BadRequest(message[:1].upper() + message[1:] + ".", hint=f"“{self.prog} --help” explains it.")

@@ -243,7 +243,7 @@ def _refused(said: Any, engine: FakeEngine, words: str = "") -> None:
         (), ("nonsense",), ("run",), ("plan",), ("inspect",), ("starter",), ("starter", "sound"),
         ("run", "x", "--context", "many"), ("run", "x", "--dtype", "fp8"), ("run", "x", "--quantize", "q4"),
         ("run", "x", "--attention", "flash"), ("run", "x", "--no-such-option"), ("devices", "extra"),
-        ("bench", "nonsense"),
+        ("bench", "nonsense"), ("devices", "--js"), ("plan", "x", "--tab"), ("run", "x", "--promp", "y"), ("--vers",),
     ],
 )  # fmt: skip
 def test_a_command_line_that_makes_no_sense_is_a_bad_request(
