@@ -355,7 +355,8 @@ def test_a_theme_is_chosen_in_the_menu(bench: Bench) -> None:
 
 def test_the_windows_place_is_kept(make_bench: MakeBench) -> None:
     first = make_bench()
-    first.window.resize(SMALLEST[0], SMALLEST[1] + 20)
+    least = first.window.minimumSize()
+    first.window.resize(least.width(), least.height() + 20)
     first.window.close()
     second = make_bench(window_geometry=first.session.settings.window_geometry)
     assert second.window.size() == first.window.size()
