@@ -12,6 +12,8 @@ from layerlight.core.fixes import WORTH_SAYING, Fix, fixes_of, is_carried, longe
 from layerlight.core.machines.machine_files import machine_names, read_machine, read_machine_file
 from layerlight.core.machines.public_models import public_model
 from layerlight.core.model import LayerKind
+from layerlight.core.pacing.calibration import identity_of
+from layerlight.core.pacing.correction import Pace, Run, corrected, kind_of, model_identity, plan_identity
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
 from tests.core.models import GIB, MIB, SLOW_CPU, accelerator, dense, disk, machine, ram
@@ -53,6 +55,29 @@ def test_every_fix_keeps_its_word(model: str, name: str) -> None:
 
 def test_what_is_fast_as_it_is_needs_no_fix() -> None:
     assert fixes_of(make_plan(dense(), machine(accelerator(), ram(), disk()), SHORT)) == ()
+
+
+@pytest.mark.parametrize("off", [0.4, 2.7, 20.0])
+@pytest.mark.parametrize("here", [machine(), machine(accelerator(), ram(), disk()), CARD], ids=["cpu", "card", "spill"])
+def test_a_run_that_was_off_makes_no_change_look_better(here: Machine, off: float) -> None:
+    """What earlier runs say of the plan they say of its changes too: the same offers, gaining the same."""
+    plan = make_plan(BIG, here, SHORT)
+    told = corrected(plan, [run_off_by(off, plan)])
+    assert told.prediction.seconds_per_token == pytest.approx(off * plan.prediction.seconds_per_token)
+    assert advise(told).wishes == advise(plan).wishes
+    before, after = fixes_of(plan), fixes_of(told)
+    assert [fix.words for fix in after] == [fix.words for fix in before]
+    assert [fix.gain for fix in after] == pytest.approx([fix.gain for fix in before])
+    for fix in after:
+        assert fix.gain == pytest.approx(told.prediction.seconds_per_token / fix.seconds_per_token)
+
+
+def run_off_by(factor: float, plan: Plan) -> Run:
+    """A run of this very plan that took so many times what was predicted."""
+    predicted = Pace(per_token=plan.prediction.seconds_per_token)
+    measured = Pace(per_token=factor * plan.prediction.seconds_per_token)
+    names = identity_of(plan.machine), model_identity(plan.model), plan_identity(plan), kind_of(plan)
+    return Run(*names, predicted, measured)
 
 
 def test_quantising_is_not_offered_where_it_can_not_run() -> None:

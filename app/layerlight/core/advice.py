@@ -10,6 +10,7 @@ from layerlight.core.device import CPU, DISK, format_size
 from layerlight.core.errors import BadRequest
 from layerlight.core.fixes import WORTH_SAYING, Fix, fixes_of
 from layerlight.core.model import LayerKind
+from layerlight.core.pacing.correction import uncorrected
 from layerlight.core.placing import make_plan, what_would_fit
 from layerlight.core.plan import Placement, Plan, Wishes
 
@@ -121,15 +122,16 @@ def _with_faster(plan: Plan, advice: Advice) -> Advice:
     """With the gentlest quantisation that is clearly faster; on a CPU bitsandbytes saves memory, not time."""
     if plan.wishes.quantization or plan.model.quantization:
         return advice
+    correction, before = plan.prediction.correction.per_token, uncorrected(plan).prediction.seconds_per_token
     for quantization, name in (("int8", "8-bit"), ("nf4", "4-bit")):
         wishes = replace(plan.wishes.freed, quantization=quantization, pins=plan.wishes.pins)
         try:
             other = make_plan(plan.model, plan.machine, plan.budget, wishes)
         except BadRequest:
             continue
-        gain = plan.prediction.seconds_per_token / max(other.prediction.seconds_per_token, 1e-9)
+        gain = before / max(other.prediction.seconds_per_token, 1e-9)
         if other.fits and CPU not in other.places and gain >= WORTH_SAYING:
-            pace = format_pace(other.prediction.seconds_per_token)
+            pace = format_pace(correction * other.prediction.seconds_per_token)
             return replace(advice, hint=f"In {name}, {_lower(_where(other))}: {pace}.", wishes=wishes)
     return advice
 

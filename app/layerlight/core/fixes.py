@@ -10,6 +10,7 @@ from layerlight.core.device import CPU, DISK, Budget, Device, Machine, format_si
 from layerlight.core.errors import LayerlightError
 from layerlight.core.memory import MIB
 from layerlight.core.model import DTYPE_SIZES, LayerKind, Model
+from layerlight.core.pacing.correction import uncorrected
 from layerlight.core.placing import make_plan
 from layerlight.core.plan import Plan, Wishes
 from layerlight.core.planning.kv_choice import why_not
@@ -43,7 +44,7 @@ class Fix:
     words: str
     price: str
     seconds_per_token: float
-    """What a token would take."""
+    """What a token would take here, corrected as the plan is; on another machine as predicted."""
     gain: float
     """How many times faster a token would be; infinite when the plan does not fit as it is."""
     wishes: Wishes | None = None
@@ -58,8 +59,11 @@ def fixes_of(plan: Plan, goes_on: Callable[[], bool] = lambda: True) -> tuple[Fi
     """Every fix that makes the plan fit, or a token clearly faster; the greatest gain first.
 
     Another machine is named only when nothing else helps a plan that does not fit or reads from disk. `goes_on` is
-    asked between offers; once it says no the answer is empty.
+    asked between offers; once it says no the answer is empty. Where earlier runs corrected the plan, the changes are
+    compared with what it was before: nothing else was corrected, and a slow run is no gain of theirs.
     """
+    correction = plan.prediction.correction.per_token
+    plan = uncorrected(plan)
     found: list[Fix] = []
     for offers in _OFFERS:
         if not goes_on():
@@ -67,7 +71,14 @@ def fixes_of(plan: Plan, goes_on: Callable[[], bool] = lambda: True) -> tuple[Fi
         found += offers(plan)
     if not found and (not plan.fits or DISK in plan.places):
         found = [*_another_machine(plan)]
-    return tuple(sorted(found, key=lambda fix: (-fix.gain, fix.seconds_per_token)))
+    return tuple(
+        _corrected(fix, correction) for fix in sorted(found, key=lambda fix: (-fix.gain, fix.seconds_per_token))
+    )
+
+
+def _corrected(fix: Fix, by: float) -> Fix:
+    """The fix with its seconds as earlier runs correct them; those of this machine say nothing of another."""
+    return fix if fix.machine else replace(fix, seconds_per_token=fix.seconds_per_token * by)
 
 
 def is_carried(plan: Plan) -> bool:
