@@ -288,6 +288,27 @@ def test_a_store_that_fails_keeps_the_question_in_the_persons_hands(
     assert not loaded.engine.of_kind(TextRequest)
 
 
+def test_a_refused_question_is_not_sent_along_again(loaded: Bench) -> None:
+    """Else one prompt that is too long would have every later one refused; what is stored tells what was sent."""
+    session, engine = loaded.session, loaded.engine
+    assert session.ask("First?")
+    first = engine.of_kind(TextRequest)[-1]
+    assert isinstance(first, TextRequest)
+    engine.tell(*fakes.answer_events(first, ("Yes.",)))
+    assert session.ask("Far too long")
+    engine.tell(Failed(Failure("Too long", "The prompt is longer than the context.", "", "BadRequest"), "TextRequest"))
+    assert [turn.content for turn in session.turns][-1] == "Far too long"
+    assert session.ask("hello")
+    request = engine.of_kind(TextRequest)[-1]
+    assert isinstance(request, TextRequest)
+    assert [message.content for message in request.messages] == ["First?", "Yes.", "hello"]
+    engine.tell(*fakes.answer_events(request, ("Hello.",)))
+    store = session.chats.store
+    conversation = store.last_conversation()
+    assert conversation is not None
+    assert store.turns(conversation.id)[-1].request == request
+
+
 def test_the_last_conversation_is_reopened(qtbot: QtBot, tmp_path: Path) -> None:
     store = ChatStore(tmp_path / "chats.sqlite3")
     conversation = store.new_conversation()

@@ -54,13 +54,23 @@ class KeptRequest:
     """How many messages were left out."""
 
 
+def answered(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Without the questions that another one follows: nothing answered them, as where they were refused."""
+    kept: list[ChatMessage] = []
+    for message in messages:
+        if kept and kept[-1].role == message.role == "user":
+            kept.pop()
+        kept.append(message)
+    return tuple(kept)
+
+
 def turns_of(rows: Iterable[tuple[Any, ...]], siblings: dict[int | None, tuple[int, ...]]) -> tuple[Turn, ...]:
     """The turns of rows of `COLUMNS`, parents before their children; `siblings` are those that follow each turn."""
     said: dict[int | None, tuple[ChatMessage, ...]] = {None: ()}
     found = []
     for number, conversation, role, content, created, request, folder, plan, result, parent in rows:
         before = said.get(parent, ())
-        said[number] = (*before, ChatMessage(role, content)) if content else before
+        said[number] = answered((*before, ChatMessage(role, content))) if content else before
         found.append(
             Turn(
                 number, conversation, role, content, created, _request(request, before), folder, plan,

@@ -9,7 +9,7 @@ from pathlib import Path
 from layerlight.core.errors import StoreFailed
 from layerlight.core.messages import ChatMessage, RunResult, TextRequest
 from layerlight.store.chats import ChatStore, Conversation, open_chats
-from layerlight.store.turns import Turn
+from layerlight.store.turns import Turn, answered
 
 SAVE_EVERY = 1.0
 """Seconds between two saves of an answer while it grows."""
@@ -98,9 +98,13 @@ class Chats:
         self.turns = self.turns[: self.turns.index(to)] if to is not None else self.turns
 
     def messages(self, system: str) -> tuple[ChatMessage, ...]:
-        """All turns as a model takes them; empty answers, as of a run that failed, are left out."""
+        """All turns as a model takes them.
+
+        Empty answers, as of a run that failed, are left out, and so are earlier questions that nothing answered: one
+        that is too long would else be refused again with every later one.
+        """
         head = (ChatMessage("system", system),) if system.strip() else ()
-        return head + tuple(ChatMessage(turn.role, turn.content) for turn in self.turns if turn.content)
+        return head + answered(ChatMessage(turn.role, turn.content) for turn in self.turns if turn.content)
 
     def begin_answer(self, request: TextRequest, folder: str, plan: str) -> None:
         if self.conversation is None:
