@@ -11,7 +11,7 @@ import pytest
 
 from layerlight.core.device import Device, Machine
 from layerlight.core.errors import StoreFailed
-from layerlight.core.settings import Settings, keep_aside, read_settings, write_settings
+from layerlight.core.settings import LARGEST_FILE, Settings, keep_aside, read_settings, write_settings
 
 FULL = Settings(
     theme="dark",
@@ -83,6 +83,22 @@ def test_h08_a_broken_file_is_kept_aside(tmp_path: Path, content: bytes) -> None
         ("temperature", None),
         ("engine_environment", "yes"),
         ("window_geometry", [1]),
+        ("theme", "pink"),
+        ("limits", [["cpu", -1]]),
+        ("context", -1),
+        ("dtype", "zzz"),
+        ("quantization", "zz"),
+        ("attention", "none"),
+        ("strategy", "slowest"),
+        ("kv", "fp1"),
+        ("max_new_tokens", 0),
+        ("temperature", -4),
+        ("temperature", float("nan")),
+        ("top_p", 1.5),
+        ("top_k", -1),
+        ("repetition_penalty", 0),
+        ("seed", -1),
+        ("prompt_lookup", 10**6),
     ],
 )
 def test_h08_one_wrong_value_costs_no_other(tmp_path: Path, key: str, value: object) -> None:
@@ -94,7 +110,7 @@ def test_h08_one_wrong_value_costs_no_other(tmp_path: Path, key: str, value: obj
     assert settings == replace(FULL, **{key: getattr(Settings(), key)})
     assert key in notice
     (aside,) = tmp_path.glob("settings.json.broken-*")
-    assert json.loads(aside.read_text("utf-8")) == data
+    assert aside.read_text("utf-8") == json.dumps(data)
 
 
 def test_h08_a_folder_in_the_file_s_place_is_moved_too(tmp_path: Path) -> None:
@@ -105,6 +121,23 @@ def test_h08_a_folder_in_the_file_s_place_is_moved_too(tmp_path: Path) -> None:
     assert notice
     write_settings(path, FULL)
     assert read_settings(path) == (FULL, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_h08_a_pipe_in_the_file_s_place_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    os.mkfifo(path)
+    settings, notice = read_settings(path)
+    assert settings == Settings()
+    assert "not a plain file" in notice
+
+
+def test_h08_a_file_without_end_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(" " * LARGEST_FILE + '{"theme": "dark"}')
+    settings, notice = read_settings(path)
+    assert settings == Settings()
+    assert "larger than 4 MiB" in notice
 
 
 def test_h08_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from layerlight.core.device import Machine
 from layerlight.core.errors import StoreFailed
 
 RECENT_FOLDERS = 12
+LARGEST_FILE = 4 * 2**20
+"""Bytes: no settings are nearly as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ def read_settings(path: Path) -> tuple[Settings, str]:
     The notice is empty when all is well, else a sentence for the person.
     """
     try:
-        text = path.read_text("utf-8")
-        found = json.loads(text)
+        _require_plain(path)
+        found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return Settings(), ""
     except (OSError, ValueError, RecursionError) as error:
@@ -135,19 +138,60 @@ def keep_aside(path: Path) -> Path:
     return path.rename(aside)
 
 
+def _require_plain(path: Path) -> None:
+    """Raises OSError for what is no file or too large: a pipe would be waited for without end."""
+    seen = path.stat()
+    if not stat.S_ISREG(seen.st_mode):
+        raise OSError("it is not a plain file")
+    if seen.st_size > LARGEST_FILE:
+        raise OSError(f"it is larger than {LARGEST_FILE // 2**20} MiB")
+
+
 def _fitting(found: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """(values of the right type by key, keys whose value is of another)."""
-    types = get_type_hints(Settings)
+    """(values that can be by key, keys whose value is of another type or impossible)."""
+    types, possible = get_type_hints(Settings), _possible()
     values: dict[str, Any] = {}
     wrong: list[str] = []
     for key in _KEYS:
         if key not in found:
             continue
         try:
-            values[key] = msgspec.convert(found[key], types[key])
+            value = msgspec.convert(found[key], types[key])
         except msgspec.ValidationError:
             wrong.append(key)
+            continue
+        if key in possible and not possible[key](value):
+            wrong.append(key)
+        else:
+            values[key] = value
     return values, wrong
+
+
+def _possible() -> dict[str, Callable[[Any], bool]]:
+    """Whether a value of the right type can be, by key. NaN is in no range. Imported late: few starts need them all."""
+    from layerlight.core.memory import QUANTIZATIONS
+    from layerlight.core.model import FLOAT_DTYPES
+    from layerlight.core.placing import ENGINE_STRATEGIES, STRATEGIES
+    from layerlight.core.planning.kv_choice import KV_CACHES
+    from layerlight.core.sampling import COLDEST, LARGEST_SEED, MOST_DRAFTED
+
+    return {
+        "theme": lambda name: name in ("system", "light", "dark"),
+        "limits": lambda limits: all(size >= 0 for _, size in limits),
+        "context": lambda tokens: tokens is None or tokens >= 1,
+        "dtype": lambda name: name is None or name in FLOAT_DTYPES,
+        "quantization": lambda name: name is None or name in QUANTIZATIONS,
+        "attention": lambda name: name in ("sdpa", "eager"),
+        "strategy": lambda name: name in (*STRATEGIES, *ENGINE_STRATEGIES),
+        "kv": lambda name: name in ("", *KV_CACHES),
+        "max_new_tokens": lambda tokens: tokens >= 1,
+        "temperature": lambda warmth: warmth == 0 or COLDEST <= warmth <= 100,
+        "top_p": lambda share: 0 < share <= 1,
+        "top_k": lambda tokens: tokens >= 0,
+        "repetition_penalty": lambda penalty: 0.1 <= penalty <= 10,
+        "seed": lambda seed: seed is None or 0 <= seed <= LARGEST_SEED,
+        "prompt_lookup": lambda tokens: 0 <= tokens <= MOST_DRAFTED,
+    }
 
 
 def _unknown(found: dict[str, Any]) -> tuple[tuple[str, str], ...]:
