@@ -34,6 +34,7 @@ from layerlight.core.messages import (
     TextRequest,
     UnloadRequest,
 )
+from layerlight.core.model import Model
 from layerlight.core.settings import Settings
 from layerlight.core.state import Phase, State
 from layerlight.store.chats import ChatStore
@@ -114,6 +115,27 @@ def test_load_sends_the_plan_as_it_is_shown(opened: Bench) -> None:
     assert plan is not None
     assert request.placements == plan.placements
     assert request.context == plan.budget.context
+
+
+def test_load_while_another_model_is_opened_is_refused_in_words(opened: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the model before would be loaded."""
+    read = threading.Event()
+    inspector = opened.session._inspector
+    inspect = inspector._inspect_model
+
+    def slowly(folder: str) -> Model:
+        read.wait(5)
+        return inspect(folder)
+
+    monkeypatch.setattr(inspector, "_inspect_model", slowly)
+    with opened.qtbot.waitSignal(inspector.found):
+        opened.session.open_folder("/nowhere")
+        opened.session.load()
+        assert opened.engine.last_load is None
+        assert "still being opened" in opened.session.notice
+        read.set()
+    opened.session.load()
+    assert opened.engine.last_load is not None
 
 
 def test_a_lever_moved_just_before_load_counts(opened: Bench) -> None:

@@ -39,8 +39,13 @@ class Inspector(QObject):
         super().__init__()
         self._inspect_model = inspect or inspect_model
         self._ask_hub: Callable[[str], Found] = hub_model
-        self._number = 0
+        self._number = self._answered = 0
         self._read.connect(self._take, Qt.ConnectionType.QueuedConnection)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the newest request has not been answered yet."""
+        return self._answered != self._number
 
     def inspect(self, folder: str) -> None:
         """Reads a folder, or the folder of a file."""
@@ -56,6 +61,7 @@ class Inspector(QObject):
 
     def close(self) -> None:
         self._number += 1
+        self._answered = self._number
 
     def _in_folder(self, folder: str) -> Found:
         found = self._inspect_model(folder)
@@ -81,6 +87,7 @@ class Inspector(QObject):
     @Slot(int, object)
     def _take(self, number: int, answer: Found | LayerlightError) -> None:
         if number == self._number:
+            self._answered = number
             self.found.emit(answer)
 
 

@@ -174,7 +174,10 @@ class Session(PlanLevers, Asking):
         self._tell(SettingsChanged())
 
     def load(self) -> None:
-        """Loads the model as planned."""
+        """Loads the model as planned; refused in words while another one is being opened."""
+        if self._inspector.pending:
+            self.notify("Another model is still being opened: load it when its plan is shown.")
+            return
         if self.planning.pending:
             self.planning.at_once()
         if self._awaits_accelerate():
