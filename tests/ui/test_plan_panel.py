@@ -266,3 +266,19 @@ def test_a_plan_is_saved(opened: Bench, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_without_a_plan_there_is_nothing_to_export(bench: Bench) -> None:
     assert not action(bench.desk.exports, "Copy as text").isEnabled()
+
+
+@pytest.mark.parametrize(
+    ("quantization", "key"),
+    [
+        (None, "full"),
+        ("int8", "int8"),
+        *((name, "nf4") for name in ("nf4", "fp4", "nf4-double", "fp4-double")),
+        ("zz", "full"),
+    ],
+)
+def test_every_quantization_has_a_button(make_bench: MakeBench, quantization: str | None, key: str) -> None:
+    """Those that the terminal knows too, and one that a newer version may write."""
+    bench = make_bench(quantization=quantization)
+    bench.open()
+    assert bench.desk.work.plan.precision.current() == key

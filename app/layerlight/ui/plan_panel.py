@@ -28,6 +28,7 @@ WIDTH = 352
 PRECISIONS = {"full": None, "int8": "int8", "nf4": "nf4"}
 CACHES = {"full": ("", "As computed"), FP8: (FP8, "8-bit")}
 """(what keys and values are kept in, words) by choice."""
+FOUR_BIT = tuple(name for name in memory.QUANTIZATIONS if name.startswith(("nf4", "fp4")))
 SHORTEST = 256
 
 
@@ -171,7 +172,7 @@ class PlanPanel(QFrame):
         width = 32 if model.dtype == "float32" else 16
         self._precision.button("full").setText("As it is" if model.quantization else f"{width}-bit")
         chosen = None if model.quantization else session.settings.quantization
-        self._precision.choose(next(key for key, value in PRECISIONS.items() if value == chosen))
+        self._precision.choose(_precision_key(chosen))
         self._precision_note.setText(reason or (_precision_words(state.plan) if state.plan else ""))
         self._update_context(state)
         self._update_cache(machine, model)
@@ -319,6 +320,13 @@ def _room(device: Device) -> tuple[int, int]:
     margin = memory.margin(device)
     size = device.free if device.free is not None else device.total
     return max(0, (size or 0) - margin), margin
+
+
+def _precision_key(quantization: str | None) -> str:
+    """The button that stands for a quantisation: all of 4 bit share one, and the note below names which it is."""
+    if quantization in FOUR_BIT:
+        return "nf4"
+    return next((key for key, value in PRECISIONS.items() if value == quantization), "full")
 
 
 def _precision_words(plan: Plan) -> str:
