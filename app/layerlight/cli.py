@@ -67,11 +67,9 @@ def main(
         with _interruptible(terminal):
             return _carry_out(list(argv), terminal)
     except LayerlightError as error:
-        console.fail(error)
-        return error.exit_code
+        return _failed(terminal, error)
     except KeyboardInterrupt:
-        console.fail(Stopped())
-        return Stopped.exit_code
+        return _failed(terminal, Stopped())
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -79,8 +77,14 @@ def main(
         path = _log_to_file()
         log.exception("a command failed")
         words = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-        console.fail(Unexpected(words, hint=f"The details are in {path}." if path else ""))
-        return Unexpected.exit_code
+        return _failed(terminal, Unexpected(words, hint=f"The details are in {path}." if path else ""))
+
+
+def _failed(terminal: Terminal, error: LayerlightError) -> int:
+    """Says it, and gives its exit code."""
+    told = terminal.told(error)
+    terminal.console.fail(told)
+    return told.exit_code
 
 
 def _carry_out(argv: list[str], terminal: Terminal) -> int:

@@ -585,6 +585,41 @@ def test_ctrl_c_before_a_job_has_begun_ends_at_once(
     assert "Traceback" not in said.err
 
 
+def test_what_breaks_in_a_load_after_ctrl_c_was_stopped(
+    layerlight: Command, tiny_folder: Path, engine: FakeEngine
+) -> None:
+    def interrupted() -> None:
+        _interrupt()
+        raise LoadFailed("It broke.")
+
+    engine.loading = interrupted
+    said = layerlight("run", tiny_folder, "--prompt", "x", "--json")
+    assert (said.code, said.found["error"]["kind"], engine.closed) == (130, "Stopped", 1)
+
+
+@pytest.mark.parametrize("error", [ImportError("loaded twice"), RuntimeError("half imported"), LoadFailed("It broke.")])
+@pytest.mark.parametrize("where", ["look", "begin"])
+def test_what_breaks_after_ctrl_c_was_stopped(
+    layerlight: Command,
+    tiny_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    error: Exception,
+) -> None:
+    """Packages catch the interrupt while they are imported, and fail at something else."""
+
+    def interrupted(*_arguments: object) -> None:
+        try:
+            _interrupt()
+        except KeyboardInterrupt:
+            raise error from None
+
+    monkeypatch.setattr(FakeEngine, "look" if where == "look" else "__call__", interrupted)
+    said = layerlight("run", tiny_folder, "--prompt", "x", "--json")
+    assert (said.code, said.found["error"]["kind"]) == (130, "Stopped")
+    assert "unexpected" not in said.err
+
+
 CONTROLS = "\x1b[2J\x1b]0;title\x07\x9b31m\x7f\0"
 
 

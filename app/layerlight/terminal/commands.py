@@ -106,8 +106,9 @@ def run(terminal: Terminal, wishes: PlanWishes, request: TextRequest) -> int:
         following.screen.close()
         if following.printed:
             console.answer("")
-        console.fail(error, _found(found, request, following))
-        return error.exit_code
+        failure = terminal.told(error)
+        console.fail(failure, _found(found, request, following))
+        return failure.exit_code
     finally:
         following.screen.close()
         engine.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from layerlight.core.device import Machine
-from layerlight.core.errors import Stopped
+from layerlight.core.errors import LayerlightError, Stopped
 from layerlight.core.job import Engine, Job
 from layerlight.core.messages import LoadRequest, StarterRequest, TextRequest
 from layerlight.core.plan import Plan
@@ -53,6 +53,12 @@ class Terminal:
     def check(self) -> None:
         if self.stop.is_set():
             raise Stopped()
+
+    def told(self, error: LayerlightError) -> LayerlightError:
+        """What to say of it. Once a stop was asked for, what broke was stopped: an import that Ctrl-C cut short ends as
+        any error, for packages catch the interrupt and fail at something else.
+        """
+        return Stopped() if self.stop.is_set() and not isinstance(error, Stopped) else error
 
     def machine(self, offload_folder: str | None = None) -> Machine:
         """This machine with what was measured of it before."""
