@@ -165,6 +165,8 @@ def test_pins_are_kept_and_told(layerlight: Command, tiny_folder: Path, engine: 
         (("--table", "--compare"), "two answers"),
         (("--table", "--pin", "*=cpu"), "belong to one"),
         (("--compare", "--pin", "*=cpu"), "choose every place"),
+        (("--machine", ""), "not a machine file"),
+        (("--table", "--machine", ""), "not a machine file"),
     ],
 )
 def test_bad_requests_are_one_sentence(

@@ -191,7 +191,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _names(wishes: PlanWishes) -> Sequence[str]:
-    return [wishes.machine] if wishes.machine else machine_names()
+    return machine_names() if wishes.machine is None else [wishes.machine]
 
 
 def _give_table(terminal: Terminal, wishes: PlanWishes, cells: list[Cell], one: bool) -> None:
