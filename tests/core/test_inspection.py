@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib.util
 import json
 import os
@@ -222,6 +223,21 @@ def test_why_there_are_no_weights(folder: Path, prepare: Callable[[Path], object
     model = inspect_folder(folder)
     assert (model.kind, model.layers) == (ModelKind.CHAT, ())
     assert words in model.problems[0]
+    assert model.hint
+    with pytest.raises(BrokenModel):
+        require_runnable(model)
+
+
+@pytest.mark.parametrize("index", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])
+def test_an_index_that_transformers_can_t_read_is_a_problem_before_the_load(tmp_path: Path, index: str) -> None:
+    """E07: as it is of config.json."""
+    folder = write_llama(tmp_path / "marked", shards=2)
+    content = (folder / "model.safetensors.index.json").read_bytes()
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / index).write_bytes(codecs.BOM_UTF8 + content)
+    model = inspect_folder(folder)
+    assert index in model.problems[0]
+    assert "byte-order mark" in model.problems[0]
     assert model.hint
     with pytest.raises(BrokenModel):
         require_runnable(model)

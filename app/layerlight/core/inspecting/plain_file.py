@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,10 +39,15 @@ def read_plain(path: Path, most: int = LARGEST_JSON) -> bytes:
     return data
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds. Raises OSError when it can't be read and ValueError when it is no JSON."""
+def read_json(path: Path, mark: bool = True) -> Any:
+    """What a JSON file holds. Raises OSError when it can't be read and ValueError when it is no JSON; without `mark`
+    also for one that begins with a byte-order mark, where its loader can't read that.
+    """
+    data = read_plain(path)
+    if not mark and data.startswith(codecs.BOM_UTF8):
+        raise ValueError("it was saved with a byte-order mark, which transformers can't read")
     try:
-        return msgspec.json.decode(read_plain(path).removeprefix(b"\xef\xbb\xbf"))
+        return msgspec.json.decode(data.removeprefix(codecs.BOM_UTF8))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except msgspec.DecodeError as error:

@@ -67,7 +67,7 @@ def _sharded(folder: Path, names: frozenset[str], index: str) -> WeightFiles:
 
 
 def _read_index(path: Path) -> dict[str, str]:
-    content = read_json(path)
+    content = read_json(path, mark=False)
     weight_map = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise ValueError("it has no weight_map")
