@@ -77,6 +77,26 @@ def test_a_pin_of_another_model_is_refused_with_names_of_this_one(pin: str) -> N
     assert "model.layers" in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("pin", "instead"),
+    [
+        ("model.layers.0-999=cpu", "model.layers.0-3"),
+        ("model.layers.2-4=cpu", "model.layers.2-3"),
+        ("*.layers.0-4=cpu", "*.layers.0-3"),
+    ],
+)
+def test_a_range_that_goes_on_after_the_last_layer_is_refused_with_its_name(pin: str, instead: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        pinned(pin, layers=4)
+    assert "“model.layers.3”" in refused.value.message
+    assert instead in refused.value.hint
+
+
+@pytest.mark.parametrize("pin", ["model.layers.0-3=cpu", "model.layers.3-3=cpu", "*.layers.0-3=cpu"])
+def test_a_range_up_to_the_last_layer_is_taken(pin: str) -> None:
+    assert "model.layers.3" in on(pinned(pin, layers=4), "cpu")
+
+
 @pytest.mark.parametrize("place", ["cuda:7", "gpu", "mps"])
 def test_a_pin_to_a_place_of_another_machine_is_refused(place: str) -> None:
     """A19."""

@@ -34,8 +34,8 @@ def parse_pin(words: str) -> tuple[str, str]:
 def pinned_units(units: Sequence[Unit], pins: Iterable[tuple[str, str]], allowed: Iterable[str]) -> dict[int, str]:
     """The place of each pinned unit, by its number; of two pins for one unit the later counts.
 
-    Raises BadRequest for pins that match no layer or name a place that is not allowed here, and MapMismatch where
-    layers that share weights would be parted.
+    Raises BadRequest for pins that match no layer, go on after the last one or name a place that is not allowed here,
+    and MapMismatch where layers that share weights would be parted.
     """
     places = tuple(allowed)
     found: dict[str, str] = {}
@@ -52,6 +52,7 @@ def pinned_units(units: Sequence[Unit], pins: Iterable[tuple[str, str]], allowed
                 f"The pin “{which}” fits no layer of this model.",
                 hint=f"Layers are called like {', '.join(f'“{name}”' for name in _examples(names))}.",
             )
+        _require_end(which, names)
         found |= dict.fromkeys(matched, place)
     chosen = {number: _place(unit, found) for number, unit in enumerate(units)}
     return {number: place for number, place in chosen.items() if place is not None}
@@ -74,6 +75,21 @@ def _matched(which: str, names: list[str]) -> list[str]:
     wanted = {f"{found[1]}{number}{found[4]}" for number in numbers} if found else {which}
     patterns = [each for each in wanted if "*" in each]
     return [name for name in names if name in wanted or any(fnmatchcase(name, each) for each in patterns)]
+
+
+def _require_end(which: str, names: list[str]) -> None:
+    """Raises BadRequest for a range that goes on after the last layer; within it some may lack the part it names."""
+    found = _RANGE.fullmatch(which)
+    if not found:
+        return
+    prefix = ".*".join(map(re.escape, found[1].split("*")))
+    layers = {int(hit[1]): hit[0] for name in names if (hit := re.match(rf"{prefix}(\d+)(?![^.])", name))}
+    last = max(layers, default=None)
+    if last is not None and int(found[3]) > last:
+        raise BadRequest(
+            f"The pin “{which}” goes on after this model's last layer, “{layers[last]}”.",
+            hint=f"Write {found[1]}{min(int(found[2]), last)}-{last}{found[4]} for all up to the last.",
+        )
 
 
 def _examples(names: list[str]) -> list[str]:
