@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from layerlight.core.errors import BadRequest, BrokenModel, LayerlightError, LoadFailed, MapMismatch
 from layerlight.core.messages import LoadStarted, ModelLoaded
 from layerlight.engine.engine import TorchEngine
+from layerlight.engine.loading import load_tokenizer
 from tests.engine.events import Events, ask
 from tests.engine.tiny_models import request_for, write_model
 
@@ -98,6 +99,34 @@ def test_what_is_broken_stops_the_load_by_name(
     assert engine.loaded is None
     engine.load(request_for(model_folder("tied")), Events().job())
     assert len(ask(engine).tokens) == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_attention_heads": 3, "num_key_value_heads": 3}, "config.json"),
+        ({"hidden_size": "wide"}, "hidden_size"),
+        ({"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0}}, "config.json"),
+    ],
+    ids=["heads that do not divide", "a word for a size", "rope without a factor"],
+)
+def test_a_config_that_can_t_be_is_not_blamed_on_the_tokenizer(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """E07: the tokenizer is read first, and transformers reads the config for its class."""
+    folder = write_model(tmp_path / "broken", "tied")
+    _config(**changes)(folder)
+    with pytest.raises(BrokenModel) as refused:
+        load_tokenizer(str(folder))
+    assert words in refused.value.message
+    assert "tokenizer" not in str(refused.value)
+
+
+def test_a_tokenizer_that_is_gone_is_blamed_with_a_config_that_is_whole(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "broken", "tied")
+    _no_tokenizer(folder)
+    with pytest.raises(BrokenModel, match="tokenizer"):
+        load_tokenizer(str(folder))
 
 
 @pytest.mark.parametrize("kind", ["tied", "gpt2", "mixtral", "qwen3_moe"])

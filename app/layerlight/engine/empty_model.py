@@ -35,12 +35,20 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def read_config(request: LoadRequest) -> Any:
-    """transformers' configuration of the folder; nothing in the folder is run."""
+    """transformers' configuration of the folder; nothing in the folder is run. Raises what `config_of` raises."""
+    config = config_of(Path(request.folder))
+    config._attn_implementation = request.attention
+    return config
+
+
+def config_of(folder: Path) -> Any:
+    """What transformers makes of config.json. Raises NotAModel where there is none, and LayerlightError by the entry's
+    name for one that it can't use.
+    """
     from transformers import AutoConfig
 
-    folder = Path(request.folder)
     if not folder.is_dir():
-        raise NotAModel(f"{request.folder} is not a folder.", hint="Choose the folder that holds config.json.")
+        raise NotAModel(f"{folder} is not a folder.", hint="Choose the folder that holds config.json.")
     if not (folder / "config.json").is_file():
         raise NotAModel(f"{folder.name} has no config.json.", hint="Choose the folder that holds config.json.")
     if (folder / "config.json").read_bytes().startswith(b"\xef\xbb\xbf"):
@@ -50,13 +58,10 @@ def read_config(request: LoadRequest) -> Any:
         )
     _require_plausible(folder)
     try:
-        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+        return AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     except LIBRARY_FAILURES as error:
         log.exception("no config in %s", folder)
         failure = _config_failure(error, folder)
-    else:
-        config._attn_implementation = request.attention
-        return config
     raise failure
 
 

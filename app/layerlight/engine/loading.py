@@ -25,7 +25,7 @@ from layerlight.engine.auto_class import auto_class
 from layerlight.engine.checking import CheckedModel
 from layerlight.engine.crossing import cross_once
 from layerlight.engine.dispatching import index_of, join_experts, loader_of, run_on_main, tie_on_disk
-from layerlight.engine.empty_model import torch_dtype
+from layerlight.engine.empty_model import config_of, torch_dtype
 from layerlight.engine.failures import LIBRARY_FAILURES, first_line, loading_failure
 from layerlight.engine.mapped_layers import MappedLayers, map_from_disk
 from layerlight.engine.misfits import require_fitting
@@ -186,7 +186,9 @@ def _read_files(request: LoadRequest, on_disk: set[str], placed: tuple[PlacedLay
 
 
 def load_tokenizer(folder: str) -> Any:
-    """The folder's tokenizer; no code of the folder is run. Raises BrokenModel when there is none."""
+    """The folder's tokenizer; no code of the folder is run. Raises BrokenModel when there is none, and what `config_of`
+    raises where it is the config that can't be read: transformers reads that for the tokenizer's class.
+    """
     from transformers import AutoTokenizer
 
     try:
@@ -198,6 +200,8 @@ def load_tokenizer(folder: str) -> Any:
         if not getattr(tokenizer, "chat_template", None):  # models that also see may keep it with their processor
             tokenizer.chat_template = processor_template(Path(folder))
         return tokenizer
+    if (Path(folder) / "config.json").is_file():
+        config_of(Path(folder))
     raise BrokenModel(
         f"{Path(folder).name} has no tokenizer that can be read: {words[:200]}",
         hint="Add the model's tokenizer files (tokenizer.json, tokenizer_config.json).",
