@@ -551,11 +551,12 @@ class _Reasons:
     def __init__(self, task: _Task, choice: Choice, prediction: Prediction) -> None:
         self._task, self._choice = task, choice
         self._uses = {use.place: use for use in prediction.places}
-        self._known: dict[tuple[str, int, str, bool], str] = {}
+        self._known: dict[tuple[str, int, str, bool, LayerKind], str] = {}
 
     def of(self, number: int, place: str) -> str:
         runs = self._task.runs_on(self._choice, number)
-        key = (place, self._task.units[number].size, runs, number in self._task.pins)
+        unit = self._task.units[number]
+        key = (place, unit.size, runs, number in self._task.pins, unit.layers[0].kind)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._sentence(number, place)
@@ -580,7 +581,8 @@ class _Reasons:
     def _away(self, number: int, place: str, name: str) -> str:
         devices = self._choice.devices
         if not devices.accelerators:
-            return f"{name} holds it and the CPU runs it."
+            how = _by_cpu(place, self._task.units[number]) if place == DISK else " and the CPU runs it"
+            return f"{name} holds it{how}."
         runs = self._task.runs_on(self._choice, number)
         main = devices.accelerators[0].device.id
         use, unit = self._uses[main], self._task.units[number]
@@ -591,7 +593,7 @@ class _Reasons:
             else f"What {main} has left is worth more to other layers"
         )
         if runs == CPU and unit.layers[0].kind is LayerKind.EXPERTS:
-            return f"{full}. It rests on {name}, and the CPU computes with the experts that are chosen, where they lie."
+            return f"{full}. It rests on {name}{_by_cpu(place, unit)}."
         if runs == CPU:
             return f"{full}. {self._in_place(number, place, name, main)}"
         carried = " and is read from the file for every pass" if place == DISK else ""
@@ -602,8 +604,25 @@ class _Reasons:
         task, part = self._task, self._task.parts[number]
         here, there = (task.seconds_of(part, place, device) for device in (CPU, main))
         read = " from disk" if place == DISK else ""
-        words = f"It rests on {name}, and the CPU computes it there: {_milliseconds(here.decode())} a token"
+        how = _by_cpu(place, task.units[number])
+        words = (
+            f"It rests on {name}{how}{':' if place != DISK else ', which takes'} {_milliseconds(here.decode())} a token"
+        )
         return f"{words}, where carrying it{read} to {main} would take {_milliseconds(there.decode())}."
+
+
+def _by_cpu(place: str, unit: Unit) -> str:
+    """How the CPU computes a unit in RAM or on disk: of experts and of a table only what is chosen is read."""
+    kind = unit.layers[0].kind
+    if place != DISK:
+        experts = kind is LayerKind.EXPERTS
+        return f", and the CPU computes {'with the experts that are chosen, where they lie' if experts else 'it there'}"
+    if kind is LayerKind.EXPERTS:
+        return ": the experts that are chosen are read from the file for every token, and the CPU computes with them"
+    if kind is LayerKind.EMBEDDING and len(unit.layers) == 1:
+        return ": the rows that are looked up are read from the file for every token"
+    often = "each time it runs" if kind is LayerKind.TOWER else "for every token"
+    return f": it is read from the file {often}, and the CPU computes it"
 
 
 def _milliseconds(seconds: float) -> str:

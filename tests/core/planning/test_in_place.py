@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from layerlight.core.advice import Verdict, verdict_of
-from layerlight.core.device import Budget, Machine
+from layerlight.core.device import Budget, Device, Machine
 from layerlight.core.export import python_snippet
 from layerlight.core.model import LayerKind
 from layerlight.core.placing import make_plan
@@ -35,6 +35,20 @@ def planned(*rates: tuple[str, float], wishes: Wishes | None = None, part: float
 
 def in_ram(plan: Plan) -> list[str]:
     return [each.layer for each in plan.placements if each.rests_on == "cpu" and each.size]
+
+
+@pytest.mark.parametrize("devices", [(), (accelerator("sim:0", kind="sim", free=60 * MIB),)], ids=["cpu", "beside"])
+def test_dense_layers_on_disk_are_said_to_be_read_for_every_token(devices: tuple[Device, ...]) -> None:
+    """The reason talks of no experts where there are none, and names the reading, which is what takes the time."""
+    model = dense(layers=8, hidden=1024, intermediate=4096, vocabulary=5000)
+    plan = make_plan(model, machine(*devices, ram(), disk()), Budget.of([("cpu", 120 * MIB)], 256))
+    assert not [each.reason for each in plan.placements if "experts" in each.reason]
+    decoders = {layer.name for layer in model.layers if layer.kind is LayerKind.DECODER}
+    on_disk = [each for each in plan.placements if each.rests_on == "disk" and each.layer in decoders]
+    assert on_disk
+    assert {each.runs_on for each in on_disk} == {"cpu"}
+    for each in on_disk:
+        assert "it is read from the file for every token, and the CPU computes it" in each.reason
 
 
 def test_layers_are_computed_in_ram_where_that_is_faster_than_carrying_them() -> None:
