@@ -119,6 +119,17 @@ def test_a_limit_that_costs_is_lifted() -> None:
     assert not is_carried(applied(plan, fix))
 
 
+def test_lifting_a_limit_comes_before_another_machine_however_little_it_gains() -> None:
+    model = dense(layers=8, hidden=1024, intermediate=4096, quantization="fp8")
+    assert model.shape is not None
+    model = replace(model, shape=replace(model.shape, model_type="alone"))
+    here = machine(ram(160 * MIB), disk(), rates=(("disk", 1e8),))
+    plan = make_plan(model, here, Budget.of([("cpu", 120 * MIB)], 256))
+    fixes = fixes_of(plan)
+    assert [fix.words for fix in fixes] == ["Lift the limit of 120.0 MiB on RAM."]
+    assert 1 < fixes[0].gain < WORTH_SAYING
+
+
 def test_float32_is_offered_as_half_of_it() -> None:
     model = dense(layers=8, hidden=1024, intermediate=4096, dtype="float32")
     here = machine(accelerator(free=330 * MIB, dtypes=("float32", "float16")), ram(), disk(), rates=SLOW_CPU)

@@ -58,7 +58,9 @@ class Fix:
 def fixes_of(plan: Plan, goes_on: Callable[[], bool] = lambda: True) -> tuple[Fix, ...]:
     """Every fix that makes the plan fit, or a token clearly faster; the greatest gain first.
 
-    Another machine is named only when nothing else helps a plan that does not fit or reads from disk. `goes_on` is
+    A person's own limit is lifted, for however little, before another machine is named.
+    That is named only when nothing else helps a plan that does not fit or reads from disk.
+    `goes_on` is
     asked between offers; once it says no the answer is empty. Where earlier runs corrected the plan, the changes are
     compared with what it was before: nothing else was corrected, and a slow run is no gain of theirs.
     """
@@ -70,7 +72,7 @@ def fixes_of(plan: Plan, goes_on: Callable[[], bool] = lambda: True) -> tuple[Fi
             return ()
         found += offers(plan)
     if not found and (not plan.fits or DISK in plan.places):
-        found = [*_another_machine(plan)]
+        found = [*_raised_limit(plan, worth=1.0)] or [*_another_machine(plan)]
     return tuple(
         _corrected(fix, correction) for fix in sorted(found, key=lambda fix: (-fix.gain, fix.seconds_per_token))
     )
@@ -101,6 +103,7 @@ def _fix(
     budget: Budget | None = None,
     wishes: Wishes | None = None,
     model: Model | None = None,
+    worth: float = WORTH_SAYING,
 ) -> Iterator[Fix]:
     """The fix, when a plan with these changes fits and is clearly faster, or fits where this one does not."""
     changed = model is None and machine is None
@@ -109,7 +112,7 @@ def _fix(
         return
     seconds = other.prediction.seconds_per_token
     gain = plan.prediction.seconds_per_token / max(seconds, 1e-9) if plan.fits else float("inf")
-    if gain >= WORTH_SAYING:
+    if gain >= worth and gain > 1:
         yield Fix(words, price, seconds, gain, other.wishes if changed else None, other.budget if changed else None)
 
 
@@ -221,7 +224,7 @@ def _experts_to_ram(plan: Plan) -> Iterator[Fix]:
     )
 
 
-def _raised_limit(plan: Plan) -> Iterator[Fix]:
+def _raised_limit(plan: Plan, worth: float = WORTH_SAYING) -> Iterator[Fix]:
     for place, limit in plan.budget.limits:
         others = tuple(each for each in plan.budget.limits if each[0] != place)
         name = plan.machine.device(place).name
@@ -230,6 +233,7 @@ def _raised_limit(plan: Plan) -> Iterator[Fix]:
             f"Lift the limit of {format_size(limit)} on {name}.",
             f"The plan may use all that is free on {name}.",
             budget=replace(plan.budget, limits=others),
+            worth=worth,
         )
 
 
