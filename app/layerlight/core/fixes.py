@@ -58,11 +58,10 @@ class Fix:
 def fixes_of(plan: Plan, goes_on: Callable[[], bool] = lambda: True) -> tuple[Fix, ...]:
     """Every fix that makes the plan fit, or a token clearly faster; the greatest gain first.
 
-    A person's own limit is lifted, for however little, before another machine is named.
-    That is named only when nothing else helps a plan that does not fit or reads from disk.
-    `goes_on` is
-    asked between offers; once it says no the answer is empty. Where earlier runs corrected the plan, the changes are
-    compared with what it was before: nothing else was corrected, and a slow run is no gain of theirs.
+    A person's own limit is lifted, for however little, before another machine is named; that is named only when nothing
+    else helps a plan that does not fit or reads from disk. `goes_on` is asked between offers; once it says no the
+    answer is empty. Where earlier runs corrected the plan, the changes are compared with what it was before: nothing
+    else was corrected, and a slow run is no gain of theirs.
     """
     correction = plan.prediction.correction.per_token
     plan = uncorrected(plan)
