@@ -30,7 +30,7 @@ from layerlight.core.messages import (
 from layerlight.core.state import Phase
 from layerlight.ui.about import AboutDialog
 from layerlight.ui.verdict_bar import STALL
-from layerlight.ui.window import SMALLEST, folder_of
+from layerlight.ui.window import folder_of
 from tests import fakes
 from tests.core.models import GIB, MIB, dense
 from tests.ui.conftest import Bench, MakeBench
