@@ -39,8 +39,9 @@ def test_more_than_the_system_allows_is_no_failure(limit: int, monkeypatch: pyte
     def refuse(*_unused: object) -> None:
         raise ValueError("not allowed to raise maximum limit")
 
-    monkeypatch.setattr(resource, "setrlimit", refuse)
-    allow_open_files(1000)
+    with monkeypatch.context() as refusing:  # ends before the limit is put back
+        refusing.setattr(resource, "setrlimit", refuse)
+        allow_open_files(1000)
 
 
 def test_a_unit_in_hundreds_of_files_is_read(limit: int, tmp_path: Path) -> None:

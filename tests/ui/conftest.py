@@ -17,7 +17,7 @@ from layerlight.core.settings import Settings
 from layerlight.store.chats import ChatStore
 from layerlight.ui.desk import Desk
 from layerlight.ui.session import Session
-from layerlight.ui.window import Window
+from layerlight.ui.window import SIZE, Window
 from tests.core.models import dense
 from tests.fakes import FakeEngine, inspecting, load_began, load_done, load_goes
 
@@ -74,6 +74,8 @@ def make_bench(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeBench]:
         model = model or dense()
         session = Session(engine, Settings(**settings), store, inspecting(model))  # type: ignore[arg-type]
         window = Window(session.settings.window_geometry)
+        if not session.settings.window_geometry:
+            window.resize(*SIZE)  # the screen of these tests is smaller
         desk = Desk(session, tmp_path / "layerlight.log")
         desk.furnish(window)
         made.append(window)
