@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from layerlight.bench.answers import running_engine
 from layerlight.core.device import CPU, DISK, Budget, Machine
 from layerlight.core.environment import engine_environment
 from layerlight.core.errors import RunFailed
@@ -84,7 +84,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--model", metavar="FOLDER", help="another model than the starter")
     asked = parser.parse_args(argv)
     console = Console()
-    with _engine() as engine:
+    os.environ.update(engine_environment(os.environ))
+    with running_engine() as engine:
         model = require_runnable(inspect_folder(asked.model or _starter(console)))
         rounds = []
         for number in range(asked.rounds):
@@ -214,21 +215,6 @@ def _bandwidth() -> float:
                 functional.linear(token, weight)
             found.append(len(weights) * weights[0].nbytes / (time.perf_counter() - started))
     return median(found)
-
-
-@contextmanager
-def _engine() -> Iterator[TorchEngine]:
-    os.environ.update(engine_environment(os.environ))
-    from layerlight.engine.warming import warm_up
-
-    warm_up()
-    from layerlight.engine.engine import TorchEngine
-
-    engine = TorchEngine()
-    try:
-        yield engine
-    finally:
-        engine.close()
 
 
 def _starter(console: Console) -> str:
