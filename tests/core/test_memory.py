@@ -86,22 +86,6 @@ def test_a_quantised_weight_is_turned_back_one_at_a_time(
     assert memory.dequantized_bytes(largest, "bfloat16", quantization, on_accelerator) == each * 64 * 128
 
 
-def test_carrying_a_layer_needs_its_largest_module_whole() -> None:
-    """Hooks bring a module's own tensors together, while those of the modules around it stay."""
-    held = layer(
-        "model.layers.0",
-        LayerKind.DECODER,
-        tensor("model.layers.0.mamba.A_log", 100),
-        tensor("model.layers.0.mamba.in_proj.weight", 40, 10),
-        tensor("model.layers.0.mamba.in_proj.bias", 40),
-        tensor("model.layers.0.mlp.up_proj.weight", 50, 10),
-        index=0,
-    )
-    model = replace(dense(), layers=(held,))
-    assert model.shape is not None
-    assert units_of(model, model.shape, 64, "bfloat16", None)[0].tensor == 2 * (100 + 400 + 40)
-
-
 @pytest.mark.parametrize(
     ("method", "devices", "expanding"),
     [

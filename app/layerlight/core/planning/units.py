@@ -22,8 +22,6 @@ class Weights:
     """One layer's weights once loaded, in bytes and parameters; `routed` is the part that its experts hold."""
 
     size: int
-    tensor: int
-    """Bytes that carrying it needs where it runs: its largest module, or all its experts, which are fused."""
     parameters: int
     routed: int
     routed_parameters: int
@@ -41,8 +39,6 @@ class Unit:
     """Own bytes of each layer; a layer that only borrows weights has 0."""
     kv: int
     """The unit's share of the KV cache."""
-    tensor: int
-    """The room that carrying it needs where it runs: what its hooks bring at once."""
     weights: tuple[Weights, ...] = ()
 
     @property
@@ -113,7 +109,7 @@ def units_of(
 
 def _unit(layers: tuple[Layer, ...], weights: tuple[Weights, ...], kv: int) -> Unit:
     sizes = tuple(each.size for each in weights)
-    return Unit(layers, sizes, kv, max(each.tensor for each in weights), weights)
+    return Unit(layers, sizes, kv, weights)
 
 
 # -- weighing: the same for every context and every limit, and long where each expert is a tensor ----------------------
@@ -135,7 +131,6 @@ def _weighed(model: Model, dtype: str, quantization: str | None, expands: bool) 
 
 def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: str | None, expands: bool) -> Weights:
     size = parameters = routed = routed_parameters = quantized = 0
-    modules: dict[str, int] = {}
     model_type = shape.model_type if shape else ""
     names = frozenset(tensor.name for tensor in layer.tensors if is_scale(tensor))
     for tensor in layer.tensors:
@@ -147,25 +142,9 @@ def _weights(layer: Layer, shape: TextShape | None, dtype: str, quantization: st
         if _is_routed(tensor, shape):
             routed += own
             routed_parameters += elements
-        else:
-            module = tensor.name.rpartition(".")[0]
-            modules[module] = modules.get(module, 0) + own
         if packed or (quantization is not None and memory.quantizable(tensor, layer, model_type)):
             quantized = max(quantized, elements)
-    carried = max(_carried(modules), routed)
-    return Weights(size, carried, parameters, routed, routed_parameters, quantized > 0, quantized)
-
-
-def _carried(modules: dict[str, int]) -> int:
-    """Most bytes carried at once: a module's own tensors all together, while those of the modules around it stay."""
-    return max((own + _around(module, modules) for module, own in modules.items()), default=0)
-
-
-def _around(module: str, modules: dict[str, int]) -> int:
-    found = 0
-    while module := module.rpartition(".")[0]:
-        found += modules.get(module, 0)
-    return found
+    return Weights(size, parameters, routed, routed_parameters, quantized > 0, quantized)
 
 
 def _is_routed(tensor: Tensor, shape: TextShape | None) -> bool:
